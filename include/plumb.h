@@ -315,7 +315,8 @@ typedef struct plumb_session_params {
     bool grows;        /* K and V are allocated when tokens need them, so that feeding the session may fail with
                         * PLUMB_ERROR_MEMORY; it then is as it was before the batch that did not fit */
     plumb_session *beside;  /* NULL, or a session of the same model, which may be freed first: both share threads and
-                             * scratch, if their params without n_ctx are the same */
+                             * scratch, if their params without n_ctx are the same, n_batch is not larger, and both n_ctx
+                             * have the same factors of RoPE; a model with an encoder needs an n_ctx that is not larger */
 } plumb_session_params;
 
 /* Creates a session on a loaded model, which must outlive it.  params may be NULL, which is the same as all zeros.
@@ -403,7 +404,8 @@ plumb_status plumb_session_set_shift(plumb_session *session, uint32_t n_keep);
 uint32_t plumb_session_n_keep(const plumb_session *session);
 uint32_t plumb_session_n_dropped(const plumb_session *session);
 /* Makes a session beside `from` that holds what it holds, with the same params; it grows.  Both share K, V and
- * snapshots until one of them changes, so that a fork takes little time and memory.  Free it with plumb_session_free.
+ * snapshots until one of them changes, so that a fork takes little time and memory; from now on `from` grows, too
+ * (plumb_session_params).  Free it with plumb_session_free.
  * PLUMB_ERROR_UNSUPPORTED in the reference pass, PLUMB_ERROR_MEMORY; *out is then NULL, and plumb_session_error(from)
  * has the message. */
 plumb_status plumb_session_fork(plumb_session **out, plumb_session *from);
@@ -413,7 +415,7 @@ plumb_status plumb_session_fork(plumb_session **out, plumb_session *from);
  * tokens, or if the model has an encoder.  Changes nothing. */
 uint32_t plumb_session_common(const plumb_session *session, const plumb_session *from, const int32_t *ids, size_t n);
 /* Forgets what the session holds, and takes the first n_past tokens of `from` with what was computed for them, as
- * plumb_session_fork does.  n_past: what plumb_session_common has returned, else PLUMB_ERROR_ARGUMENT. */
+ * plumb_session_fork does; from now on it grows.  n_past: what plumb_session_common has returned, else PLUMB_ERROR_ARGUMENT. */
 plumb_status plumb_session_adopt(plumb_session *session, const plumb_session *from, uint32_t n_past);
 
 /* Whether plumb_sessions_feed takes both sessions: they share their pass and use the same adapters. */
@@ -424,13 +426,14 @@ typedef struct plumb_feed {
     const int32_t *ids;   /* (n), n > 0 */
     size_t n;
     bool wants_logits;    /* after the last token */
+    size_t n_done;        /* written: how many tokens were computed; n unless there is an error */
 } plumb_feed;
 /* Does what plumb_session_feed does for each of several sessions that share their pass, but multiplies the tokens of
  * all of them with a matrix at once.  The bits of each are those that it computes alone.  If one of them cannot be fed,
  * *failed is its index, plumb_session_error has the message, and nothing is computed; after PLUMB_ERROR_MEMORY some
- * batches may have been (plumb_session_n_past).  PLUMB_ERROR_ARGUMENT if sessions do not share their pass, use
+ * batches may have been (n_done).  PLUMB_ERROR_ARGUMENT if sessions do not share their pass, use
  * different adapters, have a tap, or if one of them comes twice. */
-plumb_status plumb_sessions_feed(const plumb_feed *feeds, size_t n_feed, size_t *failed);
+plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *failed);
 /* Computes embeddings of texts: one vector for each, or one for each token with PLUMB_POOLING_NONE.  ids has the tokens
  * of the texts one after the other, and lengths (n_text) their numbers, 1 or more.  A call computes the first texts, as
  * many as are fast to compute at once (one if there is a tap), and returns how many, or a negative plumb_status; the

@@ -74,9 +74,11 @@ static void contexts_case(void) {
     REQUIRE(plumb_session_create(&x.fork, x.m, &params) == PLUMB_OK, "%s", plumb_model_error(x.m));
     CHECK(x.fork->work == x.s->work && x.s->work->n_owner == 2, "they do not share the pass");
     CHECK(plumb_session_common(x.fork, x.s, x.ids, 40) == 0, "contexts differ, and so do pages");
-    plumb_feed feeds[] = { { x.s, x.ids + 30, 5, true }, { x.fork, x.ids, 1200, true } };
-    size_t failed;
-    CHECK(plumb_sessions_feed(feeds, 2, &failed) == PLUMB_OK, "%s", plumb_session_error(feeds[failed].session));
+    plumb_feed feeds[] = { { x.s, x.ids + 30, 5, true, 0 }, { x.fork, x.ids, 1200, true, 0 } };
+    size_t failed = 0;
+    plumb_status status = plumb_sessions_feed(feeds, 2, &failed);
+    CHECK(status == PLUMB_OK, "%s", plumb_session_error(feeds[failed].session));
+    CHECK(feeds[0].n_done == 5 && feeds[1].n_done == 1200, "%zu and %zu done", feeds[0].n_done, feeds[1].n_done);
     params.beside = NULL;
     REQUIRE(open(&alone, ARCH("llama"), params), "no session");
     CHECK(plumb_session_fork(&alone.fork, alone.s) == PLUMB_OK && plumb_session_feed(alone.s, x.ids, 35) == PLUMB_OK
@@ -88,7 +90,7 @@ static void contexts_case(void) {
     params = (plumb_session_params) { .n_ctx = 40, .n_batch = 16, .n_thread = 1, .kv_type = PLUMB_KV_F32,
                                       .beside = x.s };
     CHECK(plumb_session_create(&other, x.m, &params) == PLUMB_OK && other->work != x.s->work, "another type");
-    plumb_feed apart[] = { { x.s, x.ids, 1, true }, { other, x.ids, 1, true } };
+    plumb_feed apart[] = { { x.s, x.ids, 1, true, 0 }, { other, x.ids, 1, true, 0 } };
     CHECK(plumb_sessions_feed(apart, 2, &failed) == PLUMB_ERROR_ARGUMENT && failed == 1
           && strstr(plumb_session_error(other), "other params"), "%s", plumb_session_error(other));
     plumb_session_free(other);
@@ -105,8 +107,8 @@ static void dropped_case(void) {
     CHECK(plumb_session_n_dropped(x.fork) == plumb_session_n_dropped(x.s) && plumb_session_n_keep(x.fork) == 4,
           "%u dropped", plumb_session_n_dropped(x.fork));
     CHECK(plumb_session_common(x.fork, x.s, x.ids, 300) == 0, "dropped tokens cannot be taken");
-    plumb_feed feeds[] = { { x.s, x.ids + 300, 200, true }, { x.fork, x.ids + 300, 200, true } };
-    size_t failed;
+    plumb_feed feeds[] = { { x.s, x.ids + 300, 200, true, 0 }, { x.fork, x.ids + 300, 200, true, 0 } };
+    size_t failed = 0;
     CHECK(plumb_sessions_feed(feeds, 2, &failed) == PLUMB_OK && same_logits(&x), "%s", plumb_session_error(x.s));
     CHECK(plumb_session_reuse(x.fork, x.ids, 500) == 499, "%u in the cache", plumb_session_n_past(x.fork));
     close(&x);
@@ -159,19 +161,19 @@ static void refused_case(void) {
     CHECK(plumb_session_feed(x.s, x.ids, 30) == PLUMB_OK && fork_it(&x), "%s", plumb_session_error(x.s));
     const int32_t wrong = -1;
     const struct { plumb_feed second; plumb_status status; const char *message; } rows[] = {
-        { { x.s, x.ids, 1, true }, PLUMB_ERROR_ARGUMENT, "another place" },
-        { { x.fork, x.ids, 0, true }, PLUMB_ERROR_ARGUMENT, "no tokens" },
-        { { x.fork, x.ids, 11, true }, PLUMB_ERROR_CONTEXT, "11 more tokens" },
-        { { x.fork, &wrong, 1, true }, PLUMB_ERROR_TOKEN, "token -1" },
+        { { x.s, x.ids, 1, true, 0 }, PLUMB_ERROR_ARGUMENT, "another place" },
+        { { x.fork, x.ids, 0, true, 0 }, PLUMB_ERROR_ARGUMENT, "no tokens" },
+        { { x.fork, x.ids, 11, true, 0 }, PLUMB_ERROR_CONTEXT, "11 more tokens" },
+        { { x.fork, &wrong, 1, true, 0 }, PLUMB_ERROR_TOKEN, "token -1" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        plumb_feed feeds[] = { { x.s, x.ids, 1, true }, rows[i].second };
+        plumb_feed feeds[] = { { x.s, x.ids, 1, true, 0 }, rows[i].second };
         CHECK(plumb_sessions_feed(feeds, 2, &failed) == rows[i].status && failed == 1
               && strstr(plumb_session_error(feeds[1].session), rows[i].message), "row %zu: %zu, %s", i, failed,
               plumb_session_error(feeds[1].session));
     }
     CHECK(plumb_session_n_past(x.s) == 30 && plumb_session_n_past(x.fork) == 30, "something was computed");
-    plumb_feed feeds[] = { { x.s, x.ids, 1, true }, { x.fork, x.ids, 1, true } };
+    plumb_feed feeds[] = { { x.s, x.ids, 1, true, 0 }, { x.fork, x.ids, 1, true, 0 } };
     CHECK(plumb_session_set_tap(x.fork, on_tap, NULL) == PLUMB_OK && plumb_sessions_feed(feeds, 2, &failed)
           == PLUMB_ERROR_ARGUMENT && strstr(plumb_session_error(x.fork), "a tap"), "%s", plumb_session_error(x.fork));
     CHECK(plumb_session_set_tap(x.fork, NULL, NULL) == PLUMB_OK && plumb_sessions_feed(feeds, 0, &failed) == PLUMB_OK,

@@ -198,7 +198,7 @@ static void adopt(struct walk *w, struct held *h, const struct held *other) {
 /* Feeds both sessions at once, if they are forks. */
 static void together(struct walk *w) {
     plumb_feed feeds[2];
-    size_t failed;
+    size_t failed = 0;
     uint32_t begin[2], n_min = w->held[0].n < w->held[1].n ? w->n_max - w->held[1].n : w->n_max - w->held[0].n;
     if (n_min == 0) return;
     for (int k = 0; k < 2; k++) {
@@ -206,7 +206,7 @@ static void together(struct walk *w) {
         uint32_t n = 1 + below(w, below(w, 2) ? 1 : n_min < 40 ? n_min : 40);
         begin[k] = h->n;
         for (uint32_t i = 0; i < n; i++) h->ids[h->n++] = any_id(w);
-        feeds[k] = (plumb_feed) { h->session, h->ids + begin[k], n, below(w, 4) > 0 };
+        feeds[k] = (plumb_feed) { h->session, h->ids + begin[k], n, below(w, 4) > 0, 0 };
     }
     tell(w, " together %zu and %zu", feeds[0].n, feeds[1].n);
     plumb_status status = plumb_sessions_feed(feeds, 2, &failed);

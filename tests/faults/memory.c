@@ -299,7 +299,7 @@ static plumb_status share_session(void) {
     if (status == PLUMB_OK) status = plumb_session_fork(&fork, first);
     if (status != PLUMB_OK) failed(status, plumb_session_error(first));
     if (status != PLUMB_OK) goto done;
-    const plumb_feed feeds[] = {{first, fed, 1, true}, {fork, fed + 1, N_FED - 1, true}};
+    plumb_feed feeds[] = {{first, fed, 1, true, 0}, {fork, fed + 1, N_FED - 1, true, 0}};
     status = plumb_sessions_feed(feeds, 2, &at);
     if (status != PLUMB_OK) failed(status, plumb_session_error(feeds[at].session));
     for (int i = 0; i < 2 && status == PLUMB_OK; i++) {

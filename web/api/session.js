@@ -62,6 +62,7 @@ let nextSession = 1;
 export class Session {
   #owner;
   #id;
+  #closed = false;
 
   /** @param {Model | undefined} owner  undefined: the session is a model @param {number} id  0: that of the load */
   constructor(owner, id) {
@@ -83,11 +84,19 @@ export class Session {
   /** Opens a session that holds what this one holds.  They share its memory, until one of them changes.
    * @returns {Promise<Session>} */
   async fork() {
-    return openSession(this.#owner, { from: this.#id });
+    const id = nextSession++;
+    await this.#call('forkSession', { id });
+    return new Session(this.#owner, id);
   }
 
   /** Frees the session.  Calls that are running are ended first; later calls are PLUMB_ERROR_STATE. */
-  async close() { await this.#owner[CALL]('closeSession', { id: this.#id }); }
+  async close() {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#owner[CALL]('closeSession', { id: this.#id }).catch(error => {
+      if (error?.code !== 'PLUMB_ERROR_STATE') throw error;   // the model is closed already
+    });
+  }
 
   /** Closes it at the end of an `await using`. */
   async [Symbol.asyncDispose]() { await this.close(); }
@@ -232,7 +241,7 @@ export class Session {
   [FORMAT]() { return this.#owner[FORMAT](); }
 }
 
-/** @param {Model} owner @param {{from?: number, contextLength?: number}} args  of the engine's openSession */
+/** @param {Model} owner @param {{contextLength?: number}} args  of the engine's openSession */
 export async function openSession(owner, args) {
   const id = nextSession++;
   await owner[CALL]('openSession', { id, ...args });

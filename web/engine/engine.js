@@ -1,4 +1,4 @@
-/* One model and one session in one instance of plumb.wasm or of one of its variants.  Apart from this file, only
+/* One model and its sessions in one instance of plumb.wasm or of one of its variants.  Apart from this file, only
  * threads.js knows exports of the module and its memory: it provides a shared memory and runs threads in it.  There is
  * no I/O and no timer, and everything except Engine.create is synchronous.  It is the same in Node, in a page and in a
  * worker; host.js calls it. */
@@ -19,6 +19,8 @@ const DIGEST = 72, DIGESTED = 1 << 16;
 const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2, CONTINUES = 4;
 /** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
 const PIECE = 1 << 20;
+/** Bytes of a plumb_feed. */
+const FEED = 20;
 /** Bytes for the tables of layers and weights that plumb_model_end makes; what they leave is used by a session. */
 const TABLES = 2 ** 17;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
@@ -377,23 +379,24 @@ export class Engine extends Instance {
 
   /** Feeds tokens to several sessions at once: plumb_sessions_feed.
    * @param {{session: Session, ids: ArrayLike<number>, wantsLogits: boolean}[]} feeds
-   * @returns {{session: Session, error: PlumbError} | undefined}  the session that cannot be fed; no other was fed,
-   *   unless the error is PLUMB_ERROR_MEMORY */
+   * @returns {{done: number[], failed?: {session: Session, error: PlumbError}}}  done: how many tokens of each were
+   *   fed; failed: a session that cannot be fed */
   feedTogether(feeds) {
     const all = feeds.reduce((n, { ids }) => n + ids.length, 0);
-    return this.withBytes(4 * all + 16 * feeds.length, ids => {
+    return this.withBytes(4 * all + FEED * feeds.length, ids => {
       let at = ids;
       feeds.forEach(({ session, ids: own, wantsLogits }, i) => {
-        const feed = ids + 4 * all + 16 * i;
+        const feed = ids + 4 * all + FEED * i;
         new Int32Array(this.memory.buffer, at, own.length).set(own);
         [session.pointer, at, own.length, wantsLogits ? 1 : 0].forEach((word, k) =>
           this.view.setUint32(feed + 4 * k, word, true));
         at += 4 * own.length;
       });
       const status = this.c.plumb_sessions_feed(ids + 4 * all, feeds.length, this.out);
-      if (status === 0) return undefined;
-      const { session } = feeds[this.word(0)];
-      return { session, error: this.error(status, this.string(this.c.plumb_session_error(session.pointer))) };
+      const done = feeds.map((_, i) => this.view.getUint32(ids + 4 * all + FEED * i + 16, true));
+      if (status === 0) return { done };
+      const { session } = feeds[this.word(0)], message = this.string(this.c.plumb_session_error(session.pointer));
+      return { done, failed: { session, error: this.error(status, message) } };
     });
   }
 

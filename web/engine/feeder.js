@@ -2,6 +2,7 @@
  * product for each matrix, and a long prompt in pieces between the tokens of answers, so that no answer stalls.  The
  * bits of a session are those that it computes alone. */
 import { yieldToEventLoop } from '../base/async.js';
+import { PlumbError } from '../base/errors.js';
 
 /** @typedef {import('./engine.js').Engine} Engine
  * @typedef {import('./session.js').Session} Session */
@@ -41,9 +42,6 @@ export class Feeder {
     });
   }
 
-  /** Whether a session waits for tokens. @param {Session} session */
-  isWaiting(session) { return this.#waiting.some(one => one.session === session); }
-
   async #run() {
     this.#isRunning = true;
     while (this.#waiting.length > 0) {
@@ -51,7 +49,9 @@ export class Feeder {
       for (const one of this.#waiting.filter(({ isStopped }) => isStopped())) this.#end(one, () => one.resolve(one.at));
       try {
         if (this.#waiting.length > 0) this.#step();
-      } catch (error) {   // the engine has crashed, or was freed
+      } catch (error) {
+        if (error instanceof PlumbError && error.code === 'PLUMB_ERROR_MEMORY' && this.#makeRoom()) continue;
+        // The engine has crashed, or was freed, or there is no memory for a list of tokens.
         for (const one of [...this.#waiting]) this.#end(one, () => one.reject(error));
       }
     }
@@ -71,35 +71,32 @@ export class Feeder {
     const left = (/** @type {Waiting} */ { ids, at }) => ids.length - at;
     const answers = together.filter(one => left(one) <= STEP), prompts = together.filter(one => left(one) > STEP);
     let free = Math.min(...together.map(({ session }) => session.batch));
+    /** @type {{one: Waiting, n: number}[]} */
     const next = [];
-    for (const one of answers) {
-      if (left(one) > free) break;   // its turn comes with the next step
-      next.push({ one, n: left(one) });
-      free -= left(one);
-    }
+    const take = (/** @type {Waiting[]} */ some) => {
+      for (const one of some) {
+        const n = Math.min(left(one), free);
+        if (n > 0) next.push({ one, n });
+        free -= n;
+      }
+    };
+    take(answers);
     if (next.length > 0) free = Math.min(free, PIECE);
-    for (const one of prompts) {
-      const n = Math.min(left(one), free);
-      if (n > 0) next.push({ one, n });
-      free -= n;
-    }
+    take(prompts);
     return next;
   }
 
-  /** Computes one batch. */
+  /** Computes one batch.  Those that have more tokens go to the end of the line. */
   #step() {
     const engine = this.#engine(), next = this.#next();
-    const failed = engine.feedTogether(next.map(({ one: { session, ids, at }, n }) =>
+    const { done, failed } = engine.feedTogether(next.map(({ one: { session, ids, at }, n }) =>
       ({ session, ids: ids.subarray(at, at + n), wantsLogits: at + n === ids.length })));
-    if (failed) {
-      if (failed.error.code === 'PLUMB_ERROR_MEMORY' && this.#makeRoom()) return;   // the next step tries again
-      const one = this.#waiting.find(({ session }) => session === failed.session);
-      if (one) this.#end(one, () => one.reject(failed.error));
-      return;
+    for (const [i, { one }] of next.entries()) {
+      one.at += done[i];
+      if (done[i] > 0) this.#end(one, () => one.at === one.ids.length ? one.resolve(one.at) : this.#waiting.push(one));
     }
-    for (const { one, n } of next) {
-      one.at += n;
-      if (one.at === one.ids.length) this.#end(one, () => one.resolve(one.at));
-    }
+    if (!failed || failed.error.code === 'PLUMB_ERROR_MEMORY' && this.#makeRoom()) return;
+    const one = this.#waiting.find(({ session }) => session === failed.session);
+    if (one) this.#end(one, () => one.reject(failed.error));
   }
 }

@@ -27,7 +27,8 @@ import { StopFilter } from './stop.js';
  *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling
  *   & {grammar?: import('./engine.js').Grammar}} GenerateOptions
  * @typedef {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
- *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<number>}} Run */
+ *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<number>, withRoom: <T>(use: () => T) => T}} Run
+ *   withRoom: calls use again if other sessions can leave the memory that it has not found */
 
 /** As the text of control tokens is turned into them. */
 const SPECIAL = { parseSpecial: true };
@@ -53,8 +54,10 @@ export async function generate(engine, session, ids, options, run) {
     await generation.prefill();
     await generation.decode();
   } finally {
-    generation.sampler.free();
-    if (session.dropped === 0) session.setShift(0);   // whatever comes next has not asked for it
+    if (engine.c) {   // the engine may have crashed meanwhile
+      generation.sampler.free();
+      if (session.dropped === 0) session.setShift(0);   // whatever comes next has not asked for it
+    }
   }
   return generation.stats();
 }
@@ -130,7 +133,7 @@ class Generation {
       throw new PlumbError('PLUMB_ERROR_METADATA', 'the file does not say with which token the text of the decoder '
         + 'begins (decoder_start_token_id)');
     }
-    session.encode(ids);
+    run.withRoom(() => session.encode(ids));
     if (session.position > 0) this.#reused = ids.length;   // the decoder wrote about the same text
     else this.#computed = ids.length;
     session.reuse(text);

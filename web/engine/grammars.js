@@ -19,13 +19,15 @@ const FORCED = 4096;
 
 /** The text without an incomplete last character. @param {Uint8Array} bytes */
 const wholeCharacters = bytes => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: true });
+/** @typedef {{grammar: number, warnings: string[], matchers: number, isKept: boolean}} Made  a compiled grammar;
+ *   matchers: how many use it */
 
 export class Grammars extends Instance {
   /** Pointer to the copy of the vocabulary. */
   #copy;
   #vocabularySize;
   /** Pointers to compiled grammars, and what was ignored in them, by what they were made of; the last used one last.
-   * @type {Map<string, {grammar: number, warnings: string[]}>} */
+   * @type {Map<string, Made>} */
   #kept = new Map();
 
   /** @param {WebAssembly.Module} module @param {Vocabulary} vocabulary
@@ -58,15 +60,21 @@ export class Grammars extends Instance {
     const key = JSON.stringify(given), made = this.#kept.get(key) ?? this.#compile(given);
     this.#kept.delete(key);
     this.#kept.set(key, made);
-    for (const [oldest, { grammar }] of this.#kept) {
+    for (const [oldest, one] of this.#kept) {
       if (this.#kept.size <= KEPT) break;
       this.#kept.delete(oldest);
-      this.c.plumb_grammar_free(grammar);
+      one.isKept = false;
+      this.#freeUnused(one);
     }
     return made;
   }
 
-  /** @param {Grammar} given */
+  /** @param {Made} made */
+  #freeUnused({ grammar, matchers, isKept }) {
+    if (!isKept && matchers === 0) this.c.plumb_grammar_free(grammar);
+  }
+
+  /** @param {Grammar} given @returns {Made} */
   #compile({ language, text, flags, rules = [] }) {
     const { c } = this, grammar = c.plumb_wasm_grammar_create(this.#copy);
     if (!grammar) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a grammar');
@@ -102,17 +110,18 @@ export class Grammars extends Instance {
       throw error;
     }
     const warnings = this.string(c.plumb_grammar_warnings(grammar)).split('\n').filter(Boolean).map(labelled);
-    return { grammar, warnings: [...replaced, ...warnings] };
+    return { grammar, warnings: [...replaced, ...warnings], matchers: 0, isKept: true };
   }
 
-  /** Follows a text through a grammar.  There is one matcher at a time.
+  /** Follows a text through a grammar.
    * @param {Grammar} given @param {boolean} keepsSets  whether there will be `sets` */
   createMatcher(given, keepsSets) {
-    const { c } = this, { grammar, warnings } = this.#grammar(given);
+    const { c } = this, made = this.#grammar(given), { grammar, warnings } = made;
     const failed = (/** @type {number} */ status) => this.error(status, this.string(c.plumb_grammar_error(grammar)));
     const status = c.plumb_matcher_create(this.out, grammar);
     if (status !== 0) throw failed(status);
     const matcher = this.word(0);
+    made.matchers++;
     /** @type {Uint8Array[]} */
     const sets = [];
     const mask = () => {
@@ -154,7 +163,11 @@ export class Grammars extends Instance {
         return text.startsWith('\ufffd') ? '' : text;
       },
       mayEnd: () => Boolean(c.plumb_matcher_may_end(matcher)),
-      free: () => c.plumb_matcher_free(matcher),
+      free: () => {
+        c.plumb_matcher_free(matcher);
+        made.matchers--;
+        this.#freeUnused(made);
+      },
     };
   }
 }

@@ -122,6 +122,12 @@ class Host {
   sessionArgs = {};
   /** How many calls began that change a session. */
   #calls = 0;
+  /** The last call of alone, which never rejects. @type {Promise<unknown>} */
+  #alone = Promise.resolve();
+  /** Sessions that are being closed. @type {Set<HostedSession>} */
+  #ending = new Set();
+  /** The load of the module for grammars. @type {Promise<void> | undefined} */
+  grammars;
   /** The sessions, by the numbers that the user's side has for them.  0 is that of the load.
    * @type {Map<number, HostedSession>} */
   #sessions = new Map();
@@ -153,14 +159,23 @@ class Host {
   }
 
   /** @param {number} id  a new number @param {import('./session.js').Session} session */
-  addSession(id, session) { this.#sessions.set(id, new HostedSession(session, true)); }
+  addSession(id, session) {
+    const hosted = new HostedSession(session, true);
+    hosted.used = ++this.#calls;
+    this.#sessions.set(id, hosted);
+  }
+
+  /** Resolves when all calls of alone that were made have ended. */
+  get aloneEnded() { return this.#alone; }
 
   /** Ends the calls of a session, and frees it. @param {number} id */
   async closeSession(id) {
     const found = this.session(id);
     this.#sessions.delete(id);
     found.closing.abort();
+    this.#ending.add(found);
     await found.last;
+    this.#ending.delete(found);
     this.engine.closeSession(found.session);
   }
 
@@ -181,9 +196,7 @@ class Host {
   #makeRoom() {
     const idle = [...this.#sessions.values()].filter(one => one.grows && one.running === 0 && one.session.position > 0);
     const [oldest] = idle.sort((a, b) => a.used - b.used);
-    if (!oldest) return false;
-    oldest.store();
-    return true;
+    return oldest?.store() ?? false;
   }
 
   /** Throws the error of a method.  A trap (RuntimeError) or an overflow of JavaScript's stack inside the module
@@ -243,8 +256,11 @@ class Host {
    * @param {(args: any, call: Call) => any} method @returns {Methods[string]} */
   alone(method) {
     return (args, call) => {
-      const result = Promise.all(this.sessions.map(({ last }) => last)).then(() => this.direct(method)(args, call));
-      for (const hosted of this.sessions) hosted.last = result.catch(() => {});
+      const all = [...this.sessions, ...this.#ending];
+      const result = Promise.all([this.#alone, ...all.map(({ last }) => last)]).then(() =>
+        this.direct(method)(args, call));
+      this.#alone = result.catch(() => {});
+      for (const hosted of all) hosted.last = this.#alone;
       return result;
     };
   }
@@ -271,7 +287,7 @@ class Host {
 
   async close() {
     this.#closing.abort();
-    await Promise.all([...this.#sessions.values()].map(({ last }) => last));
+    await Promise.all([...this.#sessions.values(), ...this.#ending].map(({ last }) => last));
     await this.hosted.free();
   }
 }
@@ -296,10 +312,16 @@ class HostedSession {
     this.grows = grows;
   }
 
-  /** Moves what the session holds out of the engine's memory. */
+  /** Moves what the session holds out of the engine's memory.  Returns false if there is no other memory for it. */
   store() {
-    this.#stored = this.session.save();
-    this.session.rewind(0);
+    try {
+      this.#stored = this.session.save();
+    } catch (error) {
+      if (error instanceof RangeError || error instanceof PlumbError) return false;
+      throw error;
+    }
+    this.session.clear();
+    return true;
   }
 
   /** Empties the session, whose adapters become others.
@@ -440,13 +462,21 @@ const texts = host => ({
 
 /** The calls that change a session. @param {Host} host @returns {Methods} */
 const computing = host => ({
-  /** @param {{id: number, from?: number} & SessionArgs} args  id: a new number; from: the session to fork, if any */
-  openSession: host.direct(({ id, from, ...args }) => {
-    const session = host.withRoom(() => from === undefined
-      ? host.engine.openSession({ ...host.sessionArgs, ...args }) : host.session(from).session.fork());
-    if (from === undefined) session.setAdapters(adapterUses(host));
+  /** @param {{id: number} & SessionArgs} args  id: a new number */
+  openSession: host.direct(async ({ id, ...args }) => {
+    await host.aloneEnded;
+    const session = host.withRoom(() => host.engine.openSession({ ...host.sessionArgs, ...args }));
+    try {
+      host.withRoom(() => session.setAdapters(adapterUses(host)));
+    } catch (error) {
+      host.engine.closeSession(session);
+      throw error;
+    }
     host.addSession(id, session);
   }),
+  /** @param {{id: number, session: number}} args  id: a new number; session: the one to fork */
+  forkSession: host.inOrder((/** @type {{id: number}} */ { id }, _, { session }) =>
+    host.addSession(id, host.withRoom(() => session.fork()))),
   closeSession: host.direct(({ id }) => host.closeSession(id)),
   feed: host.inOrder(async ({ ids }, { signal }, hosted) => {
     await host.feedAll(hosted, ids, signal);
@@ -480,15 +510,26 @@ const computing = host => ({
   rank: host.inOrder(({ query, texts, options }, call) =>
     rank(host.engine, query, texts, options, embedding(host, call))),
   generate: host.inOrder(async ({ ids, options, emitTokens }, { signal, emit, pull }, hosted) => {
-    if (options.grammar && !host.engine.hasGrammars) await host.engine.loadGrammars(await pull('plumb-grammar'));
+    if (options.grammar) await loadGrammars(host, pull);
     return generate(host.engine, hosted.session, ids, options, {
       emit: text => text && emit('text', text),
       onToken: emitTokens ? token => emit('token', token) : undefined,
       aborted: () => host.isStopped(signal, hosted),
       feed: rest => host.feed(hosted, rest, signal),
+      withRoom: use => host.withRoom(use),
     });
   }),
 });
+
+/** Makes grammars possible.  Several answers may begin at the same time.
+ * @param {Host} host @param {Call['pull']} pull */
+function loadGrammars(host, pull) {
+  host.grammars ??= pull('plumb-grammar').then(module => host.engine.loadGrammars(module)).catch(error => {
+    host.grammars = undefined;
+    throw error;
+  });
+  return host.grammars;
+}
 
 /** The adapters in use, as a session takes them. @param {Host} host */
 const adapterUses = host => host.adaptersInUse.map(({ id, ...use }) => {
@@ -496,6 +537,13 @@ const adapterUses = host => host.adaptersInUse.map(({ id, ...use }) => {
   if (!adapter) throw new PlumbError('PLUMB_ERROR_ARGUMENT', 'setAdapters: an adapter was freed');
   return { ...use, pointer: adapter.pointer };
 });
+
+/** Makes all sessions use adapters. @param {Host} host @param {Host['adaptersInUse']} uses */
+function useAdapters(host, uses) {
+  host.adaptersInUse = uses;
+  const all = adapterUses(host);
+  for (const hosted of host.sessions) host.withRoom(() => hosted.setAdapters(all));
+}
 
 /** The calls of adapters. @param {Host} host @param {Platform} platform @returns {Methods} */
 const adapting = (host, platform) => ({
@@ -527,12 +575,11 @@ const adapting = (host, platform) => ({
   }),
   setAdapters: host.alone((/** @type {{uses: Host['adaptersInUse']}} */ { uses }) => {
     const before = host.adaptersInUse;
-    host.adaptersInUse = uses;
+    if (JSON.stringify(uses) === JSON.stringify(before)) return;
     try {
-      const all = adapterUses(host);
-      for (const hosted of host.sessions) hosted.setAdapters(all);
+      useAdapters(host, uses);
     } catch (error) {
-      host.adaptersInUse = before;
+      useAdapters(host, before);   // those that were set; they fitted before
       throw error;
     }
   }),

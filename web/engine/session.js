@@ -101,6 +101,9 @@ export class Session {
    * @param {Int32Array} ids @returns {number} */
   reuse(ids) { return this.#engine.withIds(ids, (ptr, n) => this.#engine.c.plumb_session_reuse(this.pointer, ptr, n)); }
 
+  /** Forgets all tokens. */
+  clear() { this.#check(this.#engine.c.plumb_session_rewind(this.pointer, 0)); }
+
   /** How many tokens the session and a prompt have in common at their start. @param {Int32Array} ids */
   common(ids) {
     const ptr = this.#engine.c.plumb_session_tokens(this.pointer) >>> 0;

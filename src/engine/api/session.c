@@ -12,14 +12,13 @@ static void leave_work(struct work *w) {
     if (!w || --w->n_owner > 0) return;
     forward_free(w->forward);
     pool_free(w->pool);
-    batch_of_free(&w->batch);
+    feeding_free(&w->feeding);
     free(w);
 }
 
-void batch_of_free(struct batch_of *b) {
+void feeding_free(struct feeding *b) {
     free(b->pieces);
-    free(b->of);
-    free(b->done);
+    free(b->feed_of);
     free(b->logits);
 }
 
@@ -71,6 +70,9 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
     }
     if (p->n_thread > PLUMB_MAX_THREADS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%u threads: 0 to %d are allowed", p->n_thread, PLUMB_MAX_THREADS);
+    }
+    if (p->beside && p->beside->model != s->model) {
+        return error_set(err, PLUMB_ERROR_ARGUMENT, "the session that this one would be beside is another model's");
     }
     if (p->n_snapshot == 1 || p->n_snapshot > PLUMB_MAX_SNAPSHOTS) {
         return error_set(err, PLUMB_ERROR_ARGUMENT, "%u snapshots: 0 and 2 to %d are allowed", p->n_snapshot,
@@ -198,6 +200,7 @@ plumb_status session_check_idle(plumb_session *s) {
 }
 
 plumb_status session_no_room(plumb_session *s, uint32_t n) {
+    if (s->params.grows) sequence_trim(&s->sequence, s->n_past);   /* pages that were allocated for these tokens */
     return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: K and V of %u tokens behind %u", n, s->n_past);
 }
 
@@ -285,7 +288,7 @@ static plumb_status run(plumb_session *s, const int32_t *ids, uint32_t n, uint32
     const struct piece piece = { &s->sequence, ids, n, s->n_past, n_result, 0 };
     if (s->forward) {
         session_use_pass(s);
-        if (!forward_run(s->forward, &piece, 1, results)) return session_no_room(s, n);
+        if (forward_run(s->forward, &piece, 1, results) == 0) return session_no_room(s, n);
     } else {
         s->pass->run(s->reference, ids, n, s->n_past, n_result, results);
     }

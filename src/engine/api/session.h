@@ -9,15 +9,14 @@
 /* More dropped tokens than this are not remembered, so that their bytes fit 32 bits. */
 enum { SESSION_MAX_DROPPED = 1 << 29 };
 
-/* The arrays of a batch of up to n sessions: the pieces, the feeds that they are of, how many tokens of each feed were
- * computed, and logits (n, n_vocab). */
-struct batch_of {
+/* The arrays of a batch of up to n sessions: the pieces, the feeds that they are of, and logits (n, n_vocab). */
+struct feeding {
     size_t n;
     struct piece *pieces;
-    size_t *of, *done;
+    size_t *feed_of;
     float *logits;
 };
-void batch_of_free(struct batch_of *b);
+void feeding_free(struct feeding *b);
 
 /* The fast pass with its threads, which sessions of one model share. */
 struct work {
@@ -26,7 +25,7 @@ struct work {
     struct forward *forward;
     uint32_t n_batch;             /* the most tokens in a run */
     plumb_session_params params;  /* those of the first session; n_ctx: that of the largest */
-    struct batch_of batch;
+    struct feeding feeding;
 };
 
 struct plumb_session {

@@ -53,6 +53,7 @@ plumb_status plumb_session_adopt(plumb_session *s, const plumb_session *from, ui
                          "plumb_session_common", n_past);
     }
     take(s, from, n_past);
+    s->params.grows = true;   /* its pages are shared from now on */
     return PLUMB_OK;
 }
 
@@ -88,6 +89,7 @@ plumb_status plumb_session_fork(plumb_session **out, plumb_session *from) {
     if (status != PLUMB_OK) return error_set(&from->err, status, "%s", plumb_model_error(from->model));
     status = copy(s, from);
     if (status == PLUMB_OK) {
+        from->params.grows = true;   /* its pages are shared from now on */
         *out = s;
         return PLUMB_OK;
     }
@@ -114,49 +116,49 @@ static plumb_status check_feeds(const plumb_feed *feeds, size_t n_feed, size_t *
 }
 
 /* The arrays of a batch; NULL: there is no memory. */
-static struct batch_of *arrays_of(struct work *w, size_t n_feed, uint32_t n_vocab) {
-    struct batch_of *b = &w->batch;
+static struct feeding *arrays_of(struct work *w, size_t n_feed, uint32_t n_vocab) {
+    struct feeding *b = &w->feeding;
     if (n_feed <= b->n) return b;
     struct piece *pieces = alloc_array(n_feed, sizeof *pieces);
-    size_t *of = alloc_array(n_feed, sizeof *of), *done = alloc_array(n_feed, sizeof *done);
+    size_t *feed_of = alloc_array(n_feed, sizeof *feed_of);
     float *logits = alloc_array((uint64_t)n_feed * n_vocab, sizeof *logits);
-    bool ok = pieces && of && done && logits;
-    struct batch_of before = *b;
-    if (ok) *b = (struct batch_of) { n_feed, pieces, of, done, logits };
-    else before = (struct batch_of) { n_feed, pieces, of, done, logits };
-    batch_of_free(&before);
+    bool ok = pieces && feed_of && logits;
+    struct feeding before = *b;
+    if (ok) *b = (struct feeding) { n_feed, pieces, feed_of, logits };
+    else before = (struct feeding) { n_feed, pieces, feed_of, logits };
+    feeding_free(&before);
     return ok ? b : NULL;
 }
 
 /* Takes the next tokens of the feeds, in their order, as long as there is room in a batch.  Returns how many pieces
  * there are, or a negative status. */
-static int64_t gather(const plumb_feed *feeds, size_t n_feed, struct batch_of *b, uint32_t n_free, size_t *failed) {
+static int64_t gather(const plumb_feed *feeds, size_t n_feed, struct feeding *b, uint32_t n_free, size_t *failed) {
     int64_t n_piece = 0;
     for (size_t i = 0; i < n_feed && n_free > 0; i++) {
         plumb_session *s = feeds[i].session;
-        size_t left = feeds[i].n - b->done[i];
+        size_t left = feeds[i].n - feeds[i].n_done;
         uint32_t n;
         if (left == 0) continue;
         *failed = i;
         PLUMB_TRY(session_next_batch(s, left, &n));
         if (n > n_free) n = n_free;
         n_free -= n;
-        b->of[n_piece] = i;
-        b->pieces[n_piece++] = (struct piece) { &s->sequence, feeds[i].ids + b->done[i], n, s->n_past,
+        b->feed_of[n_piece] = i;
+        b->pieces[n_piece++] = (struct piece) { &s->sequence, feeds[i].ids + feeds[i].n_done, n, s->n_past,
                                                 feeds[i].wants_logits && n == left, 0 };
     }
     return n_piece;
 }
 
 /* The sessions of n_piece pieces now hold their tokens. */
-static void scatter(const plumb_feed *feeds, struct batch_of *b, uint32_t n_piece, uint32_t n_vocab) {
+static void scatter(plumb_feed *feeds, struct feeding *b, uint32_t n_piece, uint32_t n_vocab) {
     const float *logits = b->logits;
     for (uint32_t i = 0; i < n_piece; i++) {
         const struct piece *piece = &b->pieces[i];
-        plumb_session *s = feeds[b->of[i]].session;
+        plumb_session *s = feeds[b->feed_of[i]].session;
         memcpy(s->tokens + s->n_past, piece->ids, piece->n * sizeof *s->tokens);
         s->n_past += piece->n;
-        b->done[b->of[i]] += piece->n;
+        feeds[b->feed_of[i]].n_done += piece->n;
         s->has_logits = piece->n_result > 0;
         if (!s->has_logits) continue;
         memcpy(s->logits, logits, n_vocab * sizeof *logits);
@@ -164,23 +166,25 @@ static void scatter(const plumb_feed *feeds, struct batch_of *b, uint32_t n_piec
     }
 }
 
-plumb_status plumb_sessions_feed(const plumb_feed *feeds, size_t n_feed, size_t *failed) {
+plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *failed) {
     *failed = 0;
+    for (size_t i = 0; i < n_feed; i++) feeds[i].n_done = 0;
     if (n_feed == 0) return PLUMB_OK;
     PLUMB_TRY(check_feeds(feeds, n_feed, failed));
     plumb_session *first = feeds->session;
     uint32_t n_vocab = first->model->model->plan.n_vocab;
-    struct batch_of *b = arrays_of(first->work, n_feed, n_vocab);
+    struct feeding *b = arrays_of(first->work, n_feed, n_vocab);
     *failed = 0;
     if (!b) return error_set(&first->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %zu sessions", n_feed);
-    memset(b->done, 0, n_feed * sizeof *b->done);
     for (;;) {
         int64_t n_piece = gather(feeds, n_feed, b, first->work->n_batch, failed);
         if (n_piece <= 0) return (plumb_status)n_piece;
         session_use_pass(first);
-        if (!forward_run(first->forward, b->pieces, (uint32_t)n_piece, b->logits)) {
-            *failed = b->of[0];
-            return session_no_room(feeds[b->of[0]].session, b->pieces->n);
+        uint32_t n_run = forward_run(first->forward, b->pieces, (uint32_t)n_piece, b->logits);
+        if (n_run < n_piece) {
+            *failed = b->feed_of[n_run];
+            for (uint32_t i = 0; i < n_run; i++) session_no_room(feeds[b->feed_of[i]].session, b->pieces[i].n);
+            return session_no_room(feeds[*failed].session, b->pieces[n_run].n);
         }
         scatter(feeds, b, (uint32_t)n_piece, n_vocab);
     }

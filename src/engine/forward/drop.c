@@ -20,7 +20,7 @@ static const char *why_not(const struct forward *f, const struct sequence *s, ui
             return "their keys are normalized after they are rotated";
         }
         /* A ring may have lost the tokens that stay, so no window may reach them after a shift. */
-        bool is_ring = kv_cache_length(a, s->n_ctx, f->n_batch) < s->n_ctx;
+        bool is_ring = s->caches[il].n_position < s->n_ctx;
         if (is_ring && a->window > n - n_keep) return "a window would reach those that stay";
     }
     return NULL;

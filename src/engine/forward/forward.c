@@ -1011,9 +1011,9 @@ bool forward_encode(struct forward *f, struct sequence *s, const int32_t *ids, u
     return true;
 }
 
-bool forward_run(struct forward *f, const struct piece *pieces, uint32_t n_piece, float *results) {
+uint32_t forward_run(struct forward *f, const struct piece *pieces, uint32_t n_piece, float *results) {
     for (uint32_t i = 0; i < n_piece; i++) {
-        if (!sequence_prepare(pieces[i].sequence, pieces[i].pos, pieces[i].pos + pieces[i].n)) return false;
+        if (!sequence_prepare(pieces[i].sequence, pieces[i].pos, pieces[i].pos + pieces[i].n)) return i;
     }
     for (uint32_t i = 0; i < n_piece; i++) sequence_begin(pieces[i].sequence, pieces[i].pos);
     run(f, pieces, n_piece, results);
@@ -1021,7 +1021,7 @@ bool forward_run(struct forward *f, const struct piece *pieces, uint32_t n_piece
         pieces[i].sequence->n_past = pieces[i].pos + pieces[i].n;
         sequence_end(pieces[i].sequence, pieces[i].n);
     }
-    return true;
+    return n_piece;
 }
 
 bool forward_run_texts(struct forward *f, const struct piece *pieces, uint32_t n_piece) {

@@ -66,16 +66,16 @@ bool forward_drop(struct forward *f, struct sequence *s, uint32_t n_keep, uint32
 /* Computes the tokens of n_piece pieces, 1..n_batch together, each of another sequence.  With taps, one piece.
  * results: (n_result of all pieces, plan_n_result) f32: logits, or embeddings if the model has no logits.  It is not
  * used if there are none; NULL: only the embeddings are wanted.
- * The caller must check these limits, those of struct piece, and that every id is >= 0 and < n_vocab.  Returns false if
- * there is no memory for K and V of sequences that grow; nothing has changed then. */
-bool forward_run(struct forward *f, const struct piece *pieces, uint32_t n_piece, float *results);
+ * The caller must check these limits, those of struct piece, and that every id is >= 0 and < n_vocab.  Returns n_piece,
+ * or the first piece for whose K and V there is no memory, because its sequence grows; nothing is computed then. */
+uint32_t forward_run(struct forward *f, const struct piece *pieces, uint32_t n_piece, float *results);
 /* Computes the embeddings of n_piece texts at once: pieces of one sequence, which must be empty, from position 0 on.
  * A text sees only itself, and its bits are those that forward_run computes for it alone.  With taps, one text.  The
- * sequence is to be taken for empty afterwards.  Returns false as forward_run does. */
+ * sequence is to be taken for empty afterwards.  Returns false if there is no memory for K and V. */
 bool forward_run_texts(struct forward *f, const struct piece *pieces, uint32_t n_piece);
 /* Computes a text of n tokens (1..n_ctx) with the encoder of a model that has one, and what the decoder reads of it.
  * All later runs of the sequence are those of a decoder that reads this text; it is to be taken for empty.  Returns
- * false as forward_run does. */
+ * false if there is no memory for K and V. */
 bool forward_encode(struct forward *f, struct sequence *s, const int32_t *ids, uint32_t n);
 /* The embeddings of the last run, (n_result, n_embd): what the norm after the last layer returned; in a model with an
  * encoder, those of the last forward_encode or forward_run_texts.  Valid until the next run. */
