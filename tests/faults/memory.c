@@ -302,10 +302,11 @@ static plumb_status share_session(void) {
     plumb_feed feeds[] = {{first, fed, 1, true, 0}, {fork, fed + 1, N_FED - 1, true, 0}};
     status = plumb_sessions_feed(feeds, 2, &at);
     if (status != PLUMB_OK) failed(status, plumb_session_error(feeds[at].session));
-    for (int i = 0; i < 2 && status == PLUMB_OK; i++) {
+    if (status != PLUMB_OK) goto done;
+    for (int i = 0; i < 2; i++) {
         note_bytes(plumb_session_logits(feeds[i].session), plumb_model_n_vocab(world.model) * sizeof(float));
     }
-    if (status == PLUMB_OK) status = plumb_session_adopt(other, fork, N_FED);
+    status = plumb_session_adopt(other, fork, N_FED);
     if (status == PLUMB_OK) status = plumb_session_feed(other, fed, 2);
     if (status != PLUMB_OK) failed(status, plumb_session_error(other));
     else note_bytes(plumb_session_logits(other), plumb_model_n_vocab(world.model) * sizeof(float));

@@ -199,8 +199,12 @@ plumb_status session_check_idle(plumb_session *s) {
     return error_set(&s->err, PLUMB_ERROR_STATE, "a callback of this session cannot feed, rewind or tap it");
 }
 
+void session_trim(plumb_session *s) {
+    if (s->params.grows) sequence_trim(&s->sequence, s->n_past);
+}
+
 plumb_status session_no_room(plumb_session *s, uint32_t n) {
-    if (s->params.grows) sequence_trim(&s->sequence, s->n_past);   /* pages that were allocated for these tokens */
+    session_trim(s);
     return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: K and V of %u tokens behind %u", n, s->n_past);
 }
 
@@ -217,7 +221,7 @@ static uint32_t keep(plumb_session *s, uint32_t n) {
     if (s->n_dropped > 0 && n < n_shifted(s) && n > s->n_keep) n = s->n_keep;
     s->n_past = s->forward ? sequence_rewind(&s->sequence, n) : s->pass->rewind(s->reference, n);
     if (s->n_past <= s->n_keep) s->n_dropped = 0;
-    if (s->params.grows) sequence_trim(&s->sequence, s->n_past);
+    session_trim(s);
     return s->n_past;
 }
 

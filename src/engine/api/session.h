@@ -63,7 +63,9 @@ plumb_status session_check_feed(plumb_session *s, const int32_t *ids, size_t n);
 plumb_status session_next_batch(plumb_session *s, size_t n, uint32_t *n_run);
 /* Makes s use the adapters of another session of its model. */
 plumb_status session_copy_use(plumb_session *s, const plumb_session *from);
-/* PLUMB_ERROR_MEMORY, and that there is no room for n tokens in a session that grows. */
+/* Frees the memory of a session that grows for tokens that it does not have. */
+void session_trim(plumb_session *s);
+/* Trims the session.  PLUMB_ERROR_MEMORY, and that there is no room for n tokens in a session that grows. */
 plumb_status session_no_room(plumb_session *s, uint32_t n);
 /* Lets the encoder read the n_encoded tokens of s->encoded. */
 plumb_status session_run_encoder(plumb_session *s);

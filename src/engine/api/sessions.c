@@ -183,7 +183,7 @@ plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *faile
         uint32_t n_run = forward_run(first->forward, b->pieces, (uint32_t)n_piece, b->logits);
         if (n_run < n_piece) {
             *failed = b->feed_of[n_run];
-            for (uint32_t i = 0; i < n_run; i++) session_no_room(feeds[b->feed_of[i]].session, b->pieces[i].n);
+            for (uint32_t i = 0; i < n_run; i++) session_trim(feeds[b->feed_of[i]].session);
             return session_no_room(feeds[*failed].session, b->pieces[n_run].n);
         }
         scatter(feeds, b, (uint32_t)n_piece, n_vocab);

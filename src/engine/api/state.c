@@ -303,7 +303,7 @@ plumb_status plumb_session_restore(plumb_session *s, plumb_read *read, void *use
     s->is_running = false;
     if (status != PLUMB_OK && is_touched) {
         s->n_past = s->n_dropped = s->n_encoded = 0;
-        if (s->params.grows) sequence_trim(&s->sequence, 0);
+        session_trim(s);
         s->has_logits = false;
     }
     return status;
