@@ -14,10 +14,10 @@ const filesOf = path => readdirSync(path, { recursive: true, withFileTypes: true
   .filter(entry => entry.isFile())
   .map(entry => join(entry.parentPath ?? entry.path, entry.name).slice(path.length + 1));
 
-test('the tarball has the code, types, licences and documentation, and is at most 1.8 MB', t => {
+test('the tarball has the code, types, licences and documentation, and is at most 1.9 MB', t => {
   const { size } = statSync(tarball);
   t.diagnostic(`${size} bytes`);
-  assert.ok(size <= 1.8e6, `${size} bytes`);
+  assert.ok(size <= 1.9e6, `${size} bytes`);
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
     /^(index|openai)\.js$/, /^(base|loader|engine|answers|openai|command|api|browser|node|cli)\/[a-z-]+\.m?js$/,

@@ -98,9 +98,6 @@ export class Session {
     });
   }
 
-  /** Closes it at the end of an `await using`. */
-  async [Symbol.asyncDispose]() { await this.close(); }
-
   /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and
    * the memory that it holds now.
    * @returns {Promise<ModelInfo>} */
@@ -240,6 +237,10 @@ export class Session {
   /** @returns {Promise<import('../answers/formats.js').Format>} */
   [FORMAT]() { return this.#owner[FORMAT](); }
 }
+
+// `await using` closes a session.  The types of the package do not have it, because those of older libraries do not.
+const { asyncDispose } = /** @type {any} */ (Symbol);
+if (asyncDispose) /** @type {any} */ (Session.prototype)[asyncDispose] = function () { return this.close(); };
 
 /** @param {Model} owner @param {{contextLength?: number}} args  of the engine's openSession */
 export async function openSession(owner, args) {
