@@ -315,8 +315,9 @@ typedef struct plumb_session_params {
     bool grows;        /* K and V are allocated when tokens need them, so that feeding the session may fail with
                         * PLUMB_ERROR_MEMORY; it then is as it was before the batch that did not fit */
     plumb_session *beside;  /* NULL, or a session of the same model, which may be freed first: both share threads and
-                             * scratch, if their params without n_ctx are the same, n_batch is not larger, and both n_ctx
-                             * have the same factors of RoPE; a model with an encoder needs an n_ctx that is not larger */
+                             * scratch, if their params without n_ctx are the same, n_batch is not larger, and both
+                             * n_ctx have the same factors of RoPE; a model with an encoder needs an n_ctx that is not
+                             * larger */
 } plumb_session_params;
 
 /* Creates a session on a loaded model, which must outlive it.  params may be NULL, which is the same as all zeros.
@@ -415,7 +416,8 @@ plumb_status plumb_session_fork(plumb_session **out, plumb_session *from);
  * tokens, or if the model has an encoder.  Changes nothing. */
 uint32_t plumb_session_common(const plumb_session *session, const plumb_session *from, const int32_t *ids, size_t n);
 /* Forgets what the session holds, and takes the first n_past tokens of `from` with what was computed for them, as
- * plumb_session_fork does; from now on it grows.  n_past: what plumb_session_common has returned, else PLUMB_ERROR_ARGUMENT. */
+ * plumb_session_fork does; from now on it grows.  n_past: what plumb_session_common has returned, else
+ * PLUMB_ERROR_ARGUMENT. */
 plumb_status plumb_session_adopt(plumb_session *session, const plumb_session *from, uint32_t n_past);
 
 /* Whether plumb_sessions_feed takes both sessions: they share their pass and use the same adapters. */
