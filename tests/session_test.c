@@ -591,7 +591,7 @@ static void snapshots_case(void) {
     for (uint32_t n = 1; n <= 400; n++) snapshots_add(&all, n)[2] = (float)n;
     CHECK(all.n == SNAPSHOTS_MAX && all.at[all.n - 1] == 400, "%u, the last one after %u", all.n, all.at[all.n - 1]);
     for (uint32_t i = 0; i < all.n; i++) {
-        const float *copy = all.copies[i]->values;
+        const float *copy = snapshots_values(&all, i);
         CHECK(copy[2] == (float)all.at[i], "after %u: that of %g", all.at[i], (double)copy[2]);
         CHECK(snapshots_before(&all, all.at[i]) == all.at[i], "before %u", all.at[i]);
     }

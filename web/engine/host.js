@@ -235,7 +235,7 @@ class Host {
       } catch (error) {
         return Promise.reject(error);
       }
-      const run = this.direct(async (_, __) => {
+      const run = this.direct(async () => {
         hosted.running++;
         hosted.used = ++this.#calls;
         try {
@@ -246,7 +246,7 @@ class Host {
           hosted.running--;
         }
       });
-      const result = hosted.last.then(() => run({}, call));
+      const result = hosted.last.then(() => run());
       hosted.last = result.catch(() => {});
       return result;
     };

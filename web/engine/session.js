@@ -70,9 +70,8 @@ export class Session {
         /** @type {number} */ (c.plumb_session_common(this.pointer, from.pointer, ptr, n));
       let best = /** @type {Session} */ (this), most = common(this);
       for (const one of this.#engine.sessions) {
-        if (one === this || common(one) <= most) continue;
-        best = one;
-        most = common(one);
+        const n = common(one);
+        if (n > most) [best, most] = [one, n];
       }
       if (best === this) return c.plumb_session_reuse(this.pointer, ptr, n);
       this.#check(c.plumb_session_adopt(this.pointer, best.pointer, most));

@@ -22,25 +22,25 @@ void feeding_free(struct feeding *b) {
     free(b->logits);
 }
 
-/* Whether a session with these params can use the pass of another one of the same model. */
-static bool can_share(const struct work *w, const struct model *m, const plumb_session_params *p, uint32_t n_batch) {
+/* Whether a session with these params, whose n_ctx and n_batch are known, can use the pass of another one of the same
+ * model. */
+static bool can_share(const struct work *w, const struct model *m, const plumb_session_params *p) {
     const plumb_session_params *of = &w->params;
     bool same_ropes = true;
     for (uint32_t i = 0; i < PLAN_ROPES; i++) {
         same_ropes = same_ropes && model_rope_factors(m, i, p->n_ctx) == model_rope_factors(m, i, of->n_ctx);
     }
     return same_ropes && of->precision == p->precision && of->kv_type == p->kv_type && of->n_thread == p->n_thread
-        && of->force_scalar == p->force_scalar && n_batch <= w->n_batch;
+        && of->force_scalar == p->force_scalar && p->n_batch <= of->n_batch;
 }
 
-static struct work *share_work(struct work *w, const struct model *m, const plumb_session_params *p, uint32_t n_batch) {
-    if (!w || !can_share(w, m, p, n_batch) || !forward_grow(w->forward, p->n_ctx)) return NULL;
-    if (p->n_ctx > w->params.n_ctx) w->params.n_ctx = p->n_ctx;
+static struct work *share_work(struct work *w, const struct model *m, const plumb_session_params *p) {
+    if (!w || !can_share(w, m, p) || !forward_grow(w->forward, p->n_ctx)) return NULL;
     w->n_owner++;
     return w;
 }
 
-static plumb_status create_work(struct work **out, plumb_model *model, const plumb_session_params *p, uint32_t n_batch,
+static plumb_status create_work(struct work **out, plumb_model *model, const plumb_session_params *p,
                                 struct error *err) {
     struct kernels k;
     struct work *w = *out = calloc(1, sizeof *w);
@@ -49,9 +49,8 @@ static plumb_status create_work(struct work **out, plumb_model *model, const plu
     else kernels_choose(&k, p->precision, &model->speeds);
     w->n_owner = 1;
     w->pool = pool_create(p->n_thread);
-    w->n_batch = n_batch;
     w->params = *p;
-    return forward_create(&w->forward, model->model, p->n_ctx, n_batch, p->kv_type, &k, w->pool, err);
+    return forward_create(&w->forward, model->model, p->n_ctx, p->n_batch, p->kv_type, &k, w->pool, err);
 }
 
 void session_use_pass(plumb_session *s) { forward_use(s->forward, s->sink, s->adapters.n > 0 ? &s->adapters : NULL); }
@@ -99,16 +98,16 @@ static plumb_status create(plumb_session *s, const plumb_session_params *p, stru
                          m->plan.n_vocab);
     }
     s->params = *p;
+    s->params.n_batch = s->n_batch;
     s->params.beside = NULL;
     s->pass = p->pass;
-    s->kv_type = p->kv_type;
     if (s->pass) return s->pass->create(&s->reference, m, s->n_ctx, s->n_batch, err);
     PLUMB_TRY(kv_cache_check(&m->plan, p->kv_type, err));
     if (!sequence_create(&s->sequence, &m->plan, s->n_ctx, s->n_batch, p->kv_type, p->n_snapshot, p->grows)) {
         return sequence_no_memory(&m->plan, s->n_ctx, s->n_batch, p->kv_type, p->n_snapshot, err);
     }
-    s->work = share_work(p->beside ? p->beside->work : NULL, m, p, s->n_batch);
-    if (!s->work) PLUMB_TRY(create_work(&s->work, s->model, p, s->n_batch, err));
+    s->work = share_work(p->beside ? p->beside->work : NULL, m, &s->params);
+    if (!s->work) PLUMB_TRY(create_work(&s->work, s->model, &s->params, err));
     s->forward = s->work->forward;
     return PLUMB_OK;
 }
@@ -365,7 +364,7 @@ plumb_status plumb_session_encode(plumb_session *s, const int32_t *ids, size_t n
                          s->n_ctx);
     }
     if (n == 0) return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "the encoder needs at least one token");
-    if (n == s->n_encoded && !s->is_tapped && memcmp(ids, s->encoded, n * sizeof *ids) == 0) return PLUMB_OK;
+    if (n == s->n_encoded && !s->sink.on_tap && memcmp(ids, s->encoded, n * sizeof *ids) == 0) return PLUMB_OK;
     keep(s, 0);
     memmove(s->encoded, ids, n * sizeof *ids);
     s->n_encoded = (uint32_t)n;
@@ -394,14 +393,14 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
                         : on_tap ? forward_prepare_taps(s->forward) : PLUMB_OK;
     if (status == PLUMB_OK) {
         s->sink = sink;
-        s->is_tapped = on_tap != NULL;
         return PLUMB_OK;
     }
     return error_set(&s->err, status, "out of memory: attention weights of %u tokens by %u; use a smaller context",
                      s->n_batch, s->n_ctx);
 }
 
-static bool same_uses(const struct adapter_set *set, const struct adapter_use *uses, size_t n) {
+bool session_uses(const plumb_session *s, const struct adapter_use *uses, size_t n) {
+    const struct adapter_set *set = &s->adapters;
     size_t i = 0;
     while (i < n && n == set->n && uses[i].adapter == set->uses[i].adapter && uses[i].scale == set->uses[i].scale
            && uses[i].first_layer == set->uses[i].first_layer && uses[i].last_layer == set->uses[i].last_layer) i++;
@@ -411,7 +410,7 @@ static bool same_uses(const struct adapter_set *set, const struct adapter_use *u
 /* Uses the n adapters that have a scale other than 0. */
 static plumb_status use_adapters(plumb_session *s, const struct adapter_use *uses, size_t n) {
     struct adapter_set set;
-    if (same_uses(&s->adapters, uses, n)) return PLUMB_OK;
+    if (session_uses(s, uses, n)) return PLUMB_OK;
     plumb_status status = adapter_set_create(&set, s->model->model, uses, n);
     struct adapter_set before = s->adapters;
     s->adapters = set;
@@ -526,7 +525,7 @@ enum { TEXTS_BATCH = 256 };
 static uint32_t count_texts(const plumb_session *s, const uint32_t *lengths, size_t n_text) {
     uint64_t most = s->n_batch < TEXTS_BATCH ? s->n_batch : TEXTS_BATCH, n = lengths[0];
     uint32_t i = 1;
-    bool can = s->forward && !s->is_tapped;
+    bool can = s->forward && !s->sink.on_tap;
     while (can && i < n_text && n + lengths[i] <= most) n += lengths[i++];
     return i;
 }

@@ -23,8 +23,7 @@ struct work {
     uint32_t n_owner;             /* sessions */
     struct pool *pool;            /* NULL: the caller's thread only */
     struct forward *forward;
-    uint32_t n_batch;             /* the most tokens in a run */
-    plumb_session_params params;  /* those of the first session; n_ctx: that of the largest */
+    plumb_session_params params;  /* those of the first session; n_batch: the most tokens in a run */
     struct feeding feeding;
 };
 
@@ -32,13 +31,12 @@ struct plumb_session {
     struct error err;
     plumb_model *model;
     uint32_t n_ctx, n_batch, n_past;
-    plumb_session_params params;  /* what it was created with */
+    plumb_session_params params;  /* what it was created with; 0 in n_ctx and n_batch: the default that was chosen */
     plumb_pass pass;              /* NULL: the fast pass */
-    plumb_kv_type kv_type;
     struct work *work;            /* the fast pass; NULL: reference is used */
     struct forward *forward;      /* that of work, or NULL */
     struct sequence sequence;     /* what the fast pass keeps of the tokens */
-    struct tap_sink sink;         /* of the fast pass */
+    struct tap_sink sink;         /* where taps go */
     struct reference *reference;  /* the reference pass, called through `pass`; NULL: forward is used */
     int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
     uint32_t n_keep;              /* of plumb_session_set_shift; 0: a full context is an error */
@@ -50,7 +48,6 @@ struct plumb_session {
     bool has_logits;
     float *embedding;             /* (n_vector, n_pooled) of the last plumb_session_embed; NULL: none */
     uint32_t n_vector, n_pooled;
-    bool is_tapped;               /* there is a tap */
     bool is_running;              /* a feed is running: its callbacks must not change the session */
     struct adapter_set adapters;  /* those that computed the tokens in the cache */
 };
@@ -61,6 +58,8 @@ plumb_status session_check_idle(plumb_session *s);
 plumb_status session_check_feed(plumb_session *s, const int32_t *ids, size_t n);
 /* Makes room in a full context, and sets *n_run to the number of tokens of the next batch, of n that remain. */
 plumb_status session_next_batch(plumb_session *s, size_t n, uint32_t *n_run);
+/* Whether the session uses these adapters. */
+bool session_uses(const plumb_session *s, const struct adapter_use *uses, size_t n);
 /* Makes s use the adapters of another session of its model. */
 plumb_status session_copy_use(plumb_session *s, const plumb_session *from);
 /* Frees the memory of a session that grows for tokens that it does not have. */

@@ -5,18 +5,9 @@
 
 /* ---- what sessions share ----------------------------------------------------------------------------------------- */
 
-static bool same_adapters(const plumb_session *a, const plumb_session *b) {
-    bool same = a->adapters.n == b->adapters.n;
-    for (size_t i = 0; same && i < a->adapters.n; i++) {
-        const struct adapter_use *x = &a->adapters.uses[i], *y = &b->adapters.uses[i];
-        same = x->adapter == y->adapter && x->scale == y->scale && x->first_layer == y->first_layer
-            && x->last_layer == y->last_layer;
-    }
-    return same;
-}
-
 bool plumb_session_joins(const plumb_session *s, const plumb_session *other) {
-    return s->work && s->work == other->work && same_adapters(s, other);
+    return s->work && s->work == other->work
+        && session_uses(s, other->adapters.uses, other->adapters.n);
 }
 
 static bool are_alike(const plumb_session *a, const plumb_session *b) {
@@ -60,13 +51,10 @@ plumb_status plumb_session_adopt(plumb_session *s, const plumb_session *from, ui
 /* Makes s, which is new, use the adapters of `from` and hold what it holds. */
 static plumb_status copy(plumb_session *s, const plumb_session *from) {
     PLUMB_TRY(session_copy_use(s, from));
-    if (from->n_dropped > 0) {
-        s->dropped = alloc_array(from->n_dropped, sizeof *s->dropped);
-        if (!s->dropped) {
-            return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens", from->n_dropped);
-        }
-        memcpy(s->dropped, from->dropped, from->n_dropped * sizeof *s->dropped);
+    if (!session_hold_dropped(s, from->n_dropped)) {
+        return error_set(&s->err, PLUMB_ERROR_MEMORY, "out of memory: a list of %u tokens", from->n_dropped);
     }
+    if (from->n_dropped > 0) memcpy(s->dropped, from->dropped, from->n_dropped * sizeof *s->dropped);
     take(s, from, from->n_past);
     s->n_keep = from->n_keep;
     s->n_dropped = from->n_dropped;
@@ -81,8 +69,6 @@ plumb_status plumb_session_fork(plumb_session **out, plumb_session *from) {
     }
     plumb_session *s;
     plumb_session_params params = from->params;
-    params.n_ctx = from->n_ctx;
-    params.n_batch = from->n_batch;
     params.beside = from;
     params.grows = true;
     plumb_status status = plumb_session_create(&s, from->model, &params);
@@ -107,10 +93,10 @@ static plumb_status check_feeds(const plumb_feed *feeds, size_t n_feed, size_t *
         PLUMB_TRY(session_check_feed(s, feeds[i].ids, feeds[i].n));
         bool is_twice = false, is_alike = plumb_session_joins(s, first);
         for (size_t j = 0; j < i; j++) is_twice = is_twice || feeds[j].session == s;
-        if (feeds[i].n > 0 && is_alike && !s->is_tapped && !is_twice) continue;
+        if (feeds[i].n > 0 && is_alike && !s->sink.on_tap && !is_twice) continue;
         return error_set(&s->err, PLUMB_ERROR_ARGUMENT, "session %zu of %zu cannot be fed together with the others: it "
                          "has %s", i, n_feed, feeds[i].n == 0 ? "no tokens" : is_twice ? "another place among them"
-                         : s->is_tapped ? "a tap" : "other params or adapters");
+                         : s->sink.on_tap ? "a tap" : "other params or adapters");
     }
     return PLUMB_OK;
 }
@@ -177,7 +163,7 @@ plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *faile
     *failed = 0;
     if (!b) return error_set(&first->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %zu sessions", n_feed);
     for (;;) {
-        int64_t n_piece = gather(feeds, n_feed, b, first->work->n_batch, failed);
+        int64_t n_piece = gather(feeds, n_feed, b, first->work->params.n_batch, failed);
         if (n_piece <= 0) return (plumb_status)n_piece;
         session_use_pass(first);
         uint32_t n_run = forward_run(first->forward, b->pieces, (uint32_t)n_piece, b->logits);

@@ -105,7 +105,7 @@ struct exchange { plumb_session *s; struct head head; };
 
 /* Digests are 0 where bytes are only counted. */
 static struct head head_of(const plumb_session *s, const struct transfer *t) {
-    return (struct head) { transfer_counts(t) ? 0 : digest_of_model(s->model), (uint32_t)s->kv_type,
+    return (struct head) { transfer_counts(t) ? 0 : digest_of_model(s->model), (uint32_t)s->params.kv_type,
                            (uint32_t)plumb_session_precision(s), s->n_ctx, s->n_past, (uint32_t)s->adapters.n,
                            s->has_logits, s->n_keep, s->n_dropped, s->n_encoded, 0 };
 }

@@ -8,11 +8,8 @@ enum { ADAPT_TOKENS = 8 };
 
 /* Makes *x one of at least n elements, of which *n_before are there. */
 static bool grow(float **x, uint64_t *n_before, uint64_t n) {
-    if (n <= *n_before && *x) return true;
-    float *grown = alloc_array(n, sizeof *grown);
-    if (!grown) return false;
-    free(*x);
-    *x = grown;
+    if (n <= *n_before) return true;   /* control vectors have no products */
+    if (!ARRAY_RESIZE(*x, n)) return false;
     *n_before = n;
     return true;
 }

@@ -286,11 +286,8 @@ bool attention_prepare_drop(struct attention *a, const struct sequence *s, uint3
         if (n > most) most = n;
     }
     if (most <= a->n_record) return true;
-    float *records = allocate(a, most, sizeof *records);
-    if (!records) return false;
-    free(a->records);
-    a->bytes -= a->n_record * sizeof *records;
-    a->records = records;
+    if (!ARRAY_RESIZE(a->records, most)) return false;
+    a->bytes += (most - a->n_record) * sizeof *a->records;
     a->n_record = most;
     return true;
 }

@@ -142,7 +142,7 @@ static plumb_status pass_states(void *of, struct transfer *t) {
                                  "after %u, and there are %u tokens", i, at, before, e->n_past);
         }
         before = at;
-        PLUMB_TRY(transfer_bytes(t, i < n_kept ? all->copies[i]->values : state, bytes));
+        PLUMB_TRY(transfer_bytes(t, i < n_kept ? snapshots_values(all, i) : state, bytes));
         float *copy = transfer_reads(t) ? snapshots_add(all, at) : NULL;
         if (copy) memcpy(copy, state, bytes);
     }

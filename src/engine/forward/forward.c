@@ -25,20 +25,17 @@ static bool allocate_panels(struct forward *f, uint32_t n_in) {
     return f->panels;
 }
 
-/* Makes a table one for more positions. */
-static bool grow_rope(struct forward *f, float **table, uint32_t half, uint32_t n_before, uint32_t n_ctx) {
-    if (half == 0) return true;   /* no layer uses it */
-    if (!alloc_resize(table, (uint64_t)n_ctx * half, sizeof **table)) return false;
-    f->bytes += ((uint64_t)n_ctx - n_before) * half * sizeof **table;
-    return true;
-}
-
+/* Makes the tables of RoPE ones for more positions than n_before. */
 static bool grow_ropes(struct forward *f, uint32_t n_before, uint32_t n_ctx) {
+    uint64_t n_added = 0;
     for (int i = 0; i < PLAN_ROPES; i++) {
         uint32_t half = f->model->plan.ropes[i].n_rot / 2;
-        if (!grow_rope(f, &f->rope_cos[i], half, n_before, n_ctx)) return false;
-        if (!grow_rope(f, &f->rope_sin[i], half, n_before, n_ctx)) return false;
+        uint64_t n = (uint64_t)n_ctx * half;
+        if (half == 0) continue;   /* no layer uses it */
+        if (!ARRAY_RESIZE(f->rope_cos[i], n) || !ARRAY_RESIZE(f->rope_sin[i], n)) return false;
+        n_added += 2 * (uint64_t)(n_ctx - n_before) * half;
     }
+    f->bytes += n_added * sizeof(float);
     return true;
 }
 

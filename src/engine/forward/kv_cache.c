@@ -100,12 +100,8 @@ bool kv_cache_init(struct kv_cache *cache, const struct attn_plan *a, uint32_t n
     return cache->pages && mul_u64((uint64_t)cache->n_head_kv * cache->n_position, head_bytes(cache), &cache->bytes);
 }
 
-static void leave(struct kv_page *page) {
-    if (page && --page->n_owner == 0) free(page);
-}
-
 void kv_cache_free(struct kv_cache *cache) {
-    for (uint32_t i = 0; cache->pages && i < cache->n_page; i++) leave(cache->pages[i]);
+    for (uint32_t i = 0; cache->pages && i < cache->n_page; i++) shared_leave(&cache->pages[i]);
     free(cache->pages);
     *cache = (struct kv_cache) { 0 };
 }
@@ -115,14 +111,13 @@ static uint64_t page_bytes(const struct kv_cache *cache, uint32_t i) {
 }
 
 static bool prepare_page(struct kv_cache *cache, uint32_t i) {
-    struct kv_page *before = cache->pages[i];
+    const struct shared *before = cache->pages[i];
     uint64_t n = page_bytes(cache, i);
     if (before && before->n_owner == 1) return true;
-    struct kv_page *page = n > SIZE_MAX - sizeof *page ? NULL : malloc(sizeof *page + (size_t)n);
+    struct shared *page = shared_create(n);
     if (!page) return false;
-    page->n_owner = 1;
     if (before) memcpy(page->bytes, before->bytes, (size_t)n);
-    leave(before);
+    shared_leave(&cache->pages[i]);
     cache->pages[i] = page;
     return true;
 }
@@ -138,9 +133,9 @@ bool kv_cache_prepare(struct kv_cache *cache, uint32_t begin, uint32_t end) {
 void kv_cache_share(struct kv_cache *to, const struct kv_cache *from, uint32_t end) {
     uint32_t n = end > 0 ? (end - 1) / KV_PART + 1 : 0;
     for (uint32_t i = 0; i < to->n_page; i++) {
-        struct kv_page *page = i < n ? from->pages[i] : NULL;
+        struct shared *page = i < n ? from->pages[i] : NULL;
         if (page) page->n_owner++;
-        leave(to->pages[i]);
+        shared_leave(&to->pages[i]);
         to->pages[i] = page;
     }
     to->n_lost = end > 0 ? from->n_lost : 0;
@@ -149,8 +144,7 @@ void kv_cache_share(struct kv_cache *to, const struct kv_cache *from, uint32_t e
 void kv_cache_trim(struct kv_cache *cache, uint32_t end) {
     for (uint32_t i = end > 0 ? (end - 1) / KV_PART + 1 : 0; i < cache->n_page; i++) {
         if (cache->n_lost > 0 && end > 0) return;
-        leave(cache->pages[i]);
-        cache->pages[i] = NULL;
+        shared_leave(&cache->pages[i]);
     }
 }
 

@@ -24,6 +24,7 @@
 #ifndef PLUMB_FORWARD_KV_CACHE_H
 #define PLUMB_FORWARD_KV_CACHE_H
 
+#include "base/shared.h"
 #include "base/transfer.h"
 #include "kernels/attention.h"
 #include "model/model.h"
@@ -37,13 +38,6 @@ enum { KV_PART = 1024, KV_REWIND = 480, KV_SLICE = 32 };
 /* bits: of an element.  scale_bytes: of a scale, which is an f32, or an f16 of KV_SLICE elements of a head; 0: none. */
 struct kv_format { uint32_t bits, scale_bytes; };
 
-/* The bytes of a page are floats, or codes and then scales. */
-struct kv_page {
-    uint32_t n_owner;   /* caches that have it */
-    uint32_t unused[3];
-    uint8_t bytes[];
-};
-
 struct kv_cache {
     plumb_kv_type type;
     struct kv_format format;
@@ -53,7 +47,7 @@ struct kv_cache {
     uint32_t n_head_kv, n_position; /* n_position is kv_cache_length */
     uint32_t n_lost;                /* the first positions, which later ones have replaced; 0 without a ring */
     uint32_t n_page;
-    struct kv_page **pages;         /* (n_page); NULL: a page that is not allocated yet */
+    struct shared **pages;          /* (n_page) floats, or codes and then scales; NULL: not allocated yet */
     uint64_t bytes;                 /* of codes and scales of all positions */
 };
 

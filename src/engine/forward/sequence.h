@@ -24,9 +24,8 @@ struct sequence {
 };
 
 /* Makes an empty sequence of up to n_ctx tokens, which are computed in batches of up to n_batch.  n_snapshot: as in
- * snapshots_max.  grows: K and V, and
- * snapshots, are allocated when they are needed, not at once.  Returns false if there is no memory; sequence_free must
- * follow in any case. */
+ * snapshots_max.  grows: K and V, and snapshots, are allocated when they are needed, not at once.  Returns false if
+ * there is no memory; sequence_free must follow in any case. */
 bool sequence_create(struct sequence *s, const struct plan *plan, uint32_t n_ctx, uint32_t n_batch, plumb_kv_type type,
                      uint32_t n_snapshot, bool grows);
 void sequence_free(struct sequence *s);

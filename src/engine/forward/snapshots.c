@@ -14,24 +14,16 @@ void snapshots_init(struct snapshots *s, uint64_t size, uint32_t wanted) {
     *s = (struct snapshots) { .size = size, .max = snapshots_max(size, wanted) };
 }
 
-static void leave(struct snapshot **copy) {
-    if (*copy && --(*copy)->n_owner == 0) free(*copy);
-    *copy = NULL;
-}
-
 void snapshots_free(struct snapshots *s) {
-    for (uint32_t i = 0; i < PLUMB_MAX_SNAPSHOTS; i++) leave(&s->copies[i]);
+    for (uint32_t i = 0; i < PLUMB_MAX_SNAPSHOTS; i++) shared_leave(&s->copies[i]);
 }
 
 /* Returns entry i, with memory that no other list has; NULL: there is none. */
-static struct snapshot *own(struct snapshots *s, uint32_t i) {
-    struct snapshot *copy = s->copies[i];
+static struct shared *own(struct snapshots *s, uint32_t i) {
     uint64_t n;
-    if (copy && copy->n_owner == 1) return copy;
-    leave(&s->copies[i]);
-    if (!mul_u64(s->size, sizeof *copy->values, &n) || n > SIZE_MAX - sizeof *copy) return NULL;
-    if ((copy = malloc(sizeof *copy + (size_t)n))) copy->n_owner = 1;
-    return s->copies[i] = copy;
+    if (s->copies[i] && s->copies[i]->n_owner == 1) return s->copies[i];
+    shared_leave(&s->copies[i]);
+    return s->copies[i] = mul_u64(s->size, sizeof(float), &n) ? shared_create(n) : NULL;
 }
 
 bool snapshots_reserve(struct snapshots *s) {
@@ -42,7 +34,7 @@ bool snapshots_reserve(struct snapshots *s) {
 }
 
 void snapshots_trim(struct snapshots *s) {
-    for (uint32_t i = s->n; i < PLUMB_MAX_SNAPSHOTS; i++) leave(&s->copies[i]);
+    for (uint32_t i = s->n; i < PLUMB_MAX_SNAPSHOTS; i++) shared_leave(&s->copies[i]);
 }
 
 uint64_t snapshots_held(const struct snapshots *s) {
@@ -60,7 +52,7 @@ static void drop_one(struct snapshots *s) {
         gap = s->at[i + 1] - before;
         least = i;
     }
-    struct snapshot *dropped = s->copies[least];
+    struct shared *dropped = s->copies[least];
     s->n--;
     memmove(s->at + least, s->at + least + 1, (s->n - least) * sizeof *s->at);
     memmove(s->copies + least, s->copies + least + 1, (s->n - least) * sizeof *s->copies);
@@ -69,10 +61,9 @@ static void drop_one(struct snapshots *s) {
 
 float *snapshots_add(struct snapshots *s, uint32_t n) {
     if (s->n == s->max) drop_one(s);
-    struct snapshot *copy = own(s, s->n);
-    if (!copy) return NULL;
+    if (!own(s, s->n)) return NULL;
     s->at[s->n++] = n;
-    return copy->values;
+    return snapshots_values(s, s->n - 1);
 }
 
 uint32_t snapshots_before(const struct snapshots *s, uint32_t n) {
@@ -83,14 +74,14 @@ uint32_t snapshots_before(const struct snapshots *s, uint32_t n) {
 
 const float *snapshots_back(struct snapshots *s, uint32_t n) {
     while (s->n > 0 && s->at[s->n - 1] > n) s->n--;
-    return s->n > 0 && s->at[s->n - 1] == n ? s->copies[s->n - 1]->values : NULL;
+    return s->n > 0 && s->at[s->n - 1] == n ? snapshots_values(s, s->n - 1) : NULL;
 }
 
 void snapshots_share(struct snapshots *to, const struct snapshots *from, uint32_t n) {
     to->n = 0;
     for (uint32_t i = 0; i < from->n && from->at[i] <= n; i++) {
         from->copies[i]->n_owner++;
-        leave(&to->copies[i]);
+        shared_leave(&to->copies[i]);
         to->copies[i] = from->copies[i];
         to->at[to->n++] = from->at[i];
     }

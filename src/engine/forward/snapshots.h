@@ -4,24 +4,23 @@
 #ifndef PLUMB_FORWARD_SNAPSHOTS_H
 #define PLUMB_FORWARD_SNAPSHOTS_H
 
-#include "base/base.h"
+#include "base/shared.h"
 
 /* SNAPSHOTS_MAX: copies that are kept by default, if they fit into SNAPSHOTS_BYTES.  SNAPSHOTS_EVERY: tokens between
  * two of them while tokens come one by one. */
 enum { SNAPSHOTS_MAX = 16, SNAPSHOTS_BYTES = 64 << 20, SNAPSHOTS_EVERY = 64 };
 
-struct snapshot {
-    uint32_t n_owner;   /* lists that have it */
-    uint32_t unused[3];
-    float values[];
-};
-
 struct snapshots {
     uint64_t size;                 /* elements of the states of all layers */
     uint32_t max;                  /* copies that are kept: snapshots_max(size) */
     uint32_t n, at[PLUMB_MAX_SNAPSHOTS]; /* after how many tokens, ascending */
-    struct snapshot *copies[PLUMB_MAX_SNAPSHOTS];   /* n copies, then memory for others; NULL: not allocated */
+    struct shared *copies[PLUMB_MAX_SNAPSHOTS];   /* n copies, then memory for others; NULL: not allocated */
 };
+
+/* The values of copy i. */
+static inline float *snapshots_values(const struct snapshots *s, uint32_t i) {
+    return (float *)(void *)s->copies[i]->bytes;
+}
 
 /* Returns how many copies of `size` elements are kept: at least 2, and none of 0.  wanted: how many the caller asks
  * for; 0: as many as fit. */
