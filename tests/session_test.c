@@ -595,6 +595,12 @@ static void snapshots_case(void) {
         CHECK(copy[2] == (float)all.at[i], "after %u: that of %g", all.at[i], (double)copy[2]);
         CHECK(snapshots_before(&all, all.at[i]) == all.at[i], "before %u", all.at[i]);
     }
+    struct snapshots few;
+    snapshots_init(&few, 3, 2);
+    snapshots_share(&few, &all, 400);
+    CHECK(few.n == SNAPSHOTS_MAX && snapshots_add(&few, 401), "%u shared", few.n);
+    CHECK(few.n == 2 && few.at[1] == 401, "%u in a list of 2, the last one after %u", few.n, few.at[few.n - 1]);
+    snapshots_free(&few);
     CHECK(snapshots_before(&all, all.at[3] - 1) == all.at[2], "between two of them");
     CHECK(!snapshots_back(&all, all.at[3] - 1) && all.n == 3, "%u behind a place without one", all.n);
     CHECK(snapshots_back(&all, 0) == NULL && all.n == 0 && snapshots_before(&all, 400) == 0, "%u of none", all.n);

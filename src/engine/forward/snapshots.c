@@ -60,7 +60,7 @@ static void drop_one(struct snapshots *s) {
 }
 
 float *snapshots_add(struct snapshots *s, uint32_t n) {
-    if (s->n == s->max) drop_one(s);
+    while (s->n >= s->max) drop_one(s);   /* those of a list with more were shared */
     if (!own(s, s->n)) return NULL;
     s->at[s->n++] = n;
     return snapshots_values(s, s->n - 1);
