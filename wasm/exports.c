@@ -14,7 +14,7 @@ plumb_status plumb_wasm_model_info(const plumb_model *model, const char **archit
 plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const char **type, double *n_bytes);
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type,
-                                       double n_snapshot, plumb_session *beside);
+                                       double n_snapshot, plumb_session *beside, bool grows);
 plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, const double *values, uint32_t n_bias,
                                        const plumb_logit_bias *bias, uint64_t seed, const char **reason);
 plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n, size_t n_encoded);
@@ -64,11 +64,11 @@ plumb_status plumb_wasm_model_tensor(const plumb_model *model, uint64_t i, const
 
 plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, double n_ctx, double n_batch,
                                        double n_thread, plumb_precision precision, plumb_kv_type kv_type,
-                                       double n_snapshot, plumb_session *beside) {
+                                       double n_snapshot, plumb_session *beside, bool grows) {
     const plumb_session_params params = {.n_ctx = to_uint32_t(n_ctx), .n_batch = to_uint32_t(n_batch),
                                          .n_thread = to_uint32_t(n_thread), .precision = precision,
                                          .kv_type = kv_type, .n_snapshot = to_uint32_t(n_snapshot),
-                                         .grows = beside != NULL, .beside = beside};
+                                         .grows = grows, .beside = beside};
     return plumb_session_create(out, model, &params);
 }
 

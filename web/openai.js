@@ -12,11 +12,10 @@ export { PlumbError } from './index.js';
  * @typedef {import('./openai/completions.js').ChatCompletion} ChatCompletion
  * @typedef {import('./openai/completions.js').AnswerMessage} AnswerMessage
  * @typedef {import('./openai/completions.js').FinishReason} FinishReason
- * @typedef {import('./openai/completions.js').Usage} Usage
+ * @typedef {import('./openai/answering.js').Usage} Usage
  * @typedef {import('./openai/completions.js').Logprobs} Logprobs
  * @typedef {import('./openai/completions.js').TokenLogprob} TokenLogprob
  * @typedef {import('./openai/completions.js').TopLogprob} TopLogprob
- * @typedef {import('./openai/completions.js').Stream} Stream
  * @typedef {import('./openai/completions.js').ChatCompletionChunk} ChatCompletionChunk
  * @typedef {import('./openai/completions.js').ToolCallDelta} ToolCallDelta
  * @typedef {import('./openai/completions.js').Delta} Delta
@@ -25,6 +24,8 @@ export { PlumbError } from './index.js';
  * @typedef {import('./openai/embeddings.js').EmbeddingParameters} EmbeddingParameters
  * @typedef {import('./openai/embeddings.js').EmbeddingResponse} EmbeddingResponse
  * @typedef {import('./openai/embeddings.js').Embedding} Embedding */
+
+/** @template C @typedef {import('./openai/answering.js').Stream<C>} Stream */
 
 /** A stand-in for the class OpenAI of OpenAI's package, without what only a server needs. */
 export class OpenAI extends Client {

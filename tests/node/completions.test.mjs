@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Client } from '../../web/openai/client.js';
-import { VERSION } from '../../web/openai/completions.js';
+import { VERSION } from '../../web/openai/answering.js';
 import { Plumb } from '../../web/node/index.js';
 import { OpenAI } from '../../web/node/openai.js';
 import { fails, prompts, realPath, root, server, textOf, tinyPath } from './helpers.mjs';
@@ -151,29 +151,32 @@ describe('the default model', () => {
 
   test('messages may have parts, be results of a completion, or have the developer role', async () => {
     const parts = [{ type: 'text', text: 'One' }, { type: 'text', text: 'two' }];
-    const tokens = async said => (await create({ messages: said, max_tokens: 1 })).usage.prompt_tokens;
+    const usage = async said => (await create({ messages: said, max_tokens: 1 })).usage;
     const plain = [{ role: 'system', content: 'S' }, { role: 'user', content: 'One\ntwo' }];
     const expected = await model.tokenizeChat(plain);
     const inParts = [{ role: 'developer', content: 'S' }, { role: 'user', content: parts }];
-    assert.equal(await tokens(inParts), expected.length);
-    assert.equal(model.lastStats?.promptTokens, expected.length);
-    await create({ messages: plain, max_tokens: 1 });
-    assert.equal(model.lastStats?.reusedTokens, expected.length - 1);   // the same tokens
+    assert.equal((await usage(inParts)).prompt_tokens, expected.length);
+    assert.equal((await usage(plain)).prompt_tokens_details.cached_tokens, expected.length - 1);   // the same tokens
     const { choices: [{ message }] } = await create({ max_tokens: 3 });
-    assert.ok(await tokens([...messages, message, ...messages]) > 39 + 3);
+    assert.ok((await usage([...messages, message, ...messages])).prompt_tokens > 39 + 3);
   });
 
-  test('abandoning the stream, a signal and the controller stop the engine', async () => {
+  test('abandoning the stream, a signal and the controller stop the engine', async t => {
+    const reasons = [], { give } = model.pool;
+    t.mock.method(model.pool, 'give', function (session, prompt) {
+      reasons.push(session.lastStats?.finishReason);
+      return give.call(this, session, prompt);
+    });
     const stream = await create({ stream: true });
     for await (const { choices: [{ delta }] } of stream) if (delta.content) break;
     assert.ok(stream.controller.signal.aborted);
-    assert.equal(model.lastStats?.finishReason, 'abort');
+    assert.deepEqual(reasons, ['abort']);
 
     const own = await create({ stream: true });
     const chunks = [];
     for await (const chunk of own) if (chunks.push(chunk) === 4) own.controller.abort();
     assert.equal(chunks.at(-1)?.choices[0].finish_reason, null);
-    assert.equal(model.lastStats?.finishReason, 'abort');
+    assert.deepEqual(reasons, ['abort', 'abort']);
 
     const unread = await create({ stream: true });   // nobody reads it
     unread.controller.abort();
@@ -187,6 +190,23 @@ describe('the default model', () => {
     const answer = create({ logit_bias: { 0: -100, 2: -100 } }, { signal: AbortSignal.timeout(500) });
     await assert.rejects(answer, { name: 'TimeoutError' });
     await assert.rejects(create({}, { signal: stop.signal }), reason);
+  });
+
+  test('several answers share their prompt, and are those of seeds that follow each other', async () => {
+    const wild = { temperature: 1.5, max_tokens: 8 };
+    const alone = await Promise.all([5, 6, 7].map(async seed => (await create({ ...wild, seed })).choices[0].message));
+    const { choices, usage } = await create({ ...wild, seed: 5, n: 3 });
+    assert.deepEqual(choices.map(({ index, message }) => [index, message]), alone.map((message, i) => [i, message]));
+    assert.deepEqual([usage.prompt_tokens, usage.completion_tokens], [asked.ids.length, 24]);
+    const chunks = await all(await create({ ...wild, seed: 5, n: 3, stream: true }));
+    for (const [index, message] of alone.entries()) {
+      const own = chunks.filter(({ choices: [choice] }) => choice.index === index);
+      assert.equal(own.map(({ choices: [{ delta }] }) => delta.content ?? '').join(''), message.content);
+      assert.equal(own.at(-1).choices[0].finish_reason, 'length');
+    }
+    const left = await create({ n: 8, stream: true });
+    for await (const _ of left) break;
+    assert.equal((await create({ ...wild, seed: 5, n: 8 })).choices.length, 8);   // all sessions were given back
   });
 
   test('create rejects invalid requests, also for a stream', async () => {
@@ -203,9 +223,9 @@ describe('the default model', () => {
     const now = { type: 'function', function: { name: 'now' } };
     const image = { type: 'image_url', image_url: { url: 'data:,' } };
     for (const [params, message] of [
-      [{ n: 2 }, /n is 2, expected 1/],
+      [{ n: 9 }, /n is 9, expected an integer from 1 to 8/],
       [{ max_token: 2 }, /unknown option "max_token"; the known options are model, messages, stream, /],
-      [{ user: 'me' }, /unknown option "user"/],
+      [{ user: 5 }, /user is 5, expected a string/],
       [{ temperature: 2.1 }, /temperature is 2.1, expected a number from 0 to 2/],
       [{ top_p: -0.1 }, /top_p is -0.1, expected a number from 0 to 1/],
       [{ presence_penalty: 3 }, /presence_penalty is 3, expected a number from -2 to 2/],
@@ -254,7 +274,7 @@ describe('the client', () => {
   const models = { smol: realPath };
   const load = { precision: /** @type {const} */ ('exact16') };
 
-  test('models are loaded by name at first use, one after the other', async t => {
+  test('models are loaded by name at first use, and stay', async t => {
     const phases = [];
     const onProgress = ({ phase }) => phases.push(phase);
     const client = new OpenAI({ models, otherModels: true, load: { ...load, onProgress } });
@@ -268,7 +288,7 @@ describe('the client', () => {
     assert.equal(contentOf(await all(both[1])), message.content);
     assert.equal(loads(), 1);
 
-    const stream = await ask({ stream: true });   // a model stays while it answers
+    const stream = await ask({ stream: true });
     const other = fails(ask({ model: tinyPath }), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
     assert.equal(contentOf(await all(stream)), message.content);
     await other;
@@ -278,7 +298,7 @@ describe('the client', () => {
     await client.close();
     await client.close();
     assert.equal((await ask()).choices[0].message.content, message.content);
-    assert.equal(loads(), 4);
+    assert.equal(loads(), 3);
   });
 
   test('a stream that nobody reads does not block its model, and can be read later', { timeout: 60000 }, async () => {
@@ -359,7 +379,7 @@ describe('the client', () => {
     ]) await fails(async () => new OpenAI(options), 'PLUMB_ERROR_ARGUMENT', message);
     const client = new OpenAI();
     await fails(client.chat.completions.create({ messages }), 'PLUMB_ERROR_ARGUMENT', /model is missing/);
-    await fails(client.chat.completions.create({ model: 'x', messages, n: 2 }), 'PLUMB_ERROR_ARGUMENT', /n is 2/);
+    await fails(client.chat.completions.create({ model: 'x', messages, n: 0 }), 'PLUMB_ERROR_ARGUMENT', /n is 0/);
     for (const model of ['constructor', `${root}none.gguf`]) {   // a path, not what every object has
       await fails(client.chat.completions.create({ model, messages }), 'PLUMB_ERROR_IO',
         /no such file.*is not in the models of new OpenAI\(\{ models \}\) \(there are none\), so .* a URL or a path/);

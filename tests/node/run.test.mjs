@@ -20,8 +20,8 @@ function scripted(answers, template = HERMES, end = '', reason = 'stop') {
   const asked = [], options = [];
   let aborted = false;
   const stats = finishReason => /** @type {any} */ ({ promptTokens: 1, tokens: 1, reusedTokens: 0, finishReason });
-  return {
-    asked, options, metadata: { 'tokenizer.chat_template': template },
+  const model = {
+    asked, options, pool: { take: async () => [model], give() {} }, metadata: { 'tokenizer.chat_template': template },
     info: async () => ({ contextLength: 1000, module: 'script' }),
     async tokenizeChat(messages, variables) {
       asked.push({ messages: structuredClone(messages), variables });
@@ -44,6 +44,7 @@ function scripted(answers, template = HERMES, end = '', reason = 'stop') {
     },
     wasAborted: () => aborted,
   };
+  return model;
 }
 const call = (name, given) => `<tool_call>\n${JSON.stringify({ name, arguments: given })}\n</tool_call>`;
 const add = {
@@ -87,7 +88,7 @@ describe('tools with the schemas of libraries', () => {
     const tools = [{ type: 'function', function: { name: 'add', parameters: ZOD } }];
     const [one, two] = [scripted(['Hello.']), scripted(['Hello.'])];
     await textOf(new Chat(one, { tools }).send('Add.'));
-    await new Completions(async () => ({ model: two, entered: () => {} }))
+    await new Completions(async () => ({ model: two, free() {} }))
       .create({ messages: [{ role: 'user', content: 'Add.' }], tools });
     assert.deepEqual(told(one), TOLD);
     assert.deepEqual(told(two), TOLD);
@@ -229,7 +230,7 @@ describe('answers', () => {
     assert.equal(chat.messages.at(-1)?.tool_calls.length, 1);
     assert.ok(model.wasAborted());
     assert.equal(chat.lastStats?.finishReason, 'stop');
-    const completions = new Completions(async () => ({ model, entered() {} }));
+    const completions = new Completions(async () => ({ model, free() {} }));
     const { choices: [one] } = await completions.create({ messages: [{ role: 'user', content: '?' }], tools,
       parallel_tool_calls: false });
     assert.equal(one.message.tool_calls?.length, 1);
@@ -250,7 +251,7 @@ describe('answers', () => {
       const said = chat.messages.at(-1);
       assert.deepEqual([said?.content, said?.tool_calls?.length ?? 0, chat.lastStats?.finishReason],
         [content, n, 'length'], text);
-      const completions = new Completions(async () => ({ model, entered() {} }));
+      const completions = new Completions(async () => ({ model, free() {} }));
       const { choices: [{ message, finish_reason }] } = await completions.create({ messages, tools });
       assert.deepEqual([message.content ?? '', message.tool_calls?.length ?? 0, finish_reason], [content, n, 'length']);
       const chunks = await all(await completions.create({ messages, tools, stream: true }));
@@ -269,7 +270,7 @@ describe('answers', () => {
     assert.equal(await textOf(chat.send('?', { onDelta: delta => seen.push(delta) })), 'Two.');
     assert.deepEqual(chat.messages.at(-1), { role: 'assistant', content: 'Two.', reasoning_content: 'Hm, 2.' });
     assert.equal(joined(seen, 'reasoning'), 'Hm, 2.');
-    const completions = new Completions(async () => ({ model, entered() {} }));
+    const completions = new Completions(async () => ({ model, free() {} }));
     const params = { messages: [{ role: /** @type {const} */ ('user'), content: '?' }], reasoning_budget: 9,
       reasoning_effort: /** @type {const} */ ('none'), chat_template_kwargs: { a: 1 } };
     const { choices: [{ message }] } = await completions.create(params);

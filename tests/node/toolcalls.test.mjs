@@ -273,9 +273,10 @@ describe('a model with a template that supports tools', () => {
       detokenize: { value: (...args) => model.detokenize(...args) },
       tokenize: { value: (...args) => model.tokenize(...args) },
       info: { value: () => model.info() }, [FORMAT]: { value: () => model[FORMAT]() },
+      pool: { value: { take: async () => [says], give() {} } },
     });
     const { Completions } = await import('../../web/openai/completions.js');
-    const completions = new Completions(async () => ({ model: says, release() {} }));
+    const completions = new Completions(async () => ({ model: says, free() {} }));
     const params = { messages: [{ role: /** @type {const} */ ('user'), content: '1 and 2?' }], tools: TOOLS,
       parallel_tool_calls: false };
     const { choices: [{ message: { tool_calls, ...message }, finish_reason }] } = await completions.create(params);

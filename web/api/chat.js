@@ -17,6 +17,8 @@ import { TextAnswer } from './text-answer.js';
  * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../answers/answer.js').AnswerDelta} AnswerDelta
  * @typedef {import('../answers/answer.js').Answer} Answer */
+/** @typedef {import('../answers/messages.js').ChatModel & Pick<import('./session.js').Session, 'save' | 'restore'>}
+ *   ChatSession */
 /** @typedef {object} OwnChatOptions
  * @property {string} [system]  the system message, which is the chat's first message
  * @property {import('../answers/messages.js').Tool[]} [tools]  functions that the model may call.  The chat template
@@ -52,10 +54,15 @@ import { TextAnswer } from './text-answer.js';
  * maxTokens or the context), the part that was generated is kept, without a call that is not whole.  If nothing was
  * generated before it was stopped, or if it fails, the chat is as it was before the call: PLUMB_ERROR_CONTEXT, the
  * prompt is too long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  A chat gives
- * one answer at a time; a call that would change the chat during an answer is PLUMB_ERROR_STATE.  Several chats may use
- * a model in turn, but a prompt reuses only what it shares with the model's last prompt, of whichever chat. */
+ * one answer at a time; a call that would change the chat during an answer is PLUMB_ERROR_STATE.
+ *
+ * A chat has a session: the first one of a model has that of the model, and each one beside it has its own, so that
+ * several chats answer at the same time, and none computes again what it has computed. */
 export class Chat {
   #model;
+  #open;
+  /** @type {Promise<{session: ChatSession, close?: () => Promise<void>}> | undefined} */
+  #opened;
   #tools;
   #contextEnd;
   #sinks;
@@ -67,11 +74,14 @@ export class Chat {
   /** Statistics of the last answer that ended. @type {Stats | undefined} */
   lastStats = undefined;
 
-  /** @param {import('../answers/messages.js').ChatModel} model @param {ChatOptions} [options] */
-  constructor(model, options = {}) {
+  /** @param {import('../answers/messages.js').ChatModel} model @param {ChatOptions} [options]
+   * @param {(chat: Chat) => Promise<{session: ChatSession, close?: () => Promise<void>}>} [open]  gives the chat its
+   *   session; default: the model itself */
+  constructor(model, options = {}, open = async () => ({ session: /** @type {ChatSession} */ (model) })) {
     known.checkOptions('chat', options, known.CHAT);
     const { system, tools, messages = [], contextEnd = 'error', sinks, ...defaults } = options;
     this.#model = model;
+    this.#open = open;
     const given = messages.length > 0 ? this.#checked('chat', messages) : [];
     if (system !== undefined && isSystem(given[0])) {
       throw argumentError('chat: give either system or a system message in messages, not both');
@@ -216,6 +226,32 @@ export class Chat {
     this.#trimmed = 0;
   }
 
+  /** Frees the chat's session.  The messages remain; if the chat is asked again, it takes a session again. */
+  async close() {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    await (await opened)?.close?.();
+  }
+
+  /** Returns what the chat's session has computed, as session.save does.
+   * @returns {Promise<Uint8Array<ArrayBuffer>>} */
+  async save() { return (await this.#session()).save(); }
+
+  /** Gives the chat's session what save has returned, for a chat with the same messages: then the next answer begins at
+   * once.  The errors are those of session.restore. @param {Uint8Array | ArrayBuffer} bytes */
+  async restore(bytes) { await (await this.#session()).restore(bytes); }
+
+  /** @returns {Promise<ChatSession>} */
+  async #session() {
+    const opened = this.#opened ??= this.#open(this);
+    try {
+      return (await opened).session;
+    } catch (error) {
+      if (this.#opened === opened) this.#opened = undefined;
+      throw error;
+    }
+  }
+
   /** All messages with further ones. @param {string} where @param {string | Message | Message[]} content */
   #with(where, content) {
     const added = typeof content === 'string' ? { role: /** @type {const} */ ('user'), content } : content;
@@ -273,12 +309,15 @@ export class Chat {
     let stats;
     let failed = false;
     this.lastStats = undefined;
+    /** @type {ChatSession | undefined} */
+    let session;
     try {
       this.#messages = messages;
+      session = await this.#session();
       const schema = given.schema === undefined ? undefined : jsonSchemaOf('chat', given.schema);
       const options = { ...given, schema: /** @type {typeof given.schema} */ (schema) };
-      const { ids, sinks } = await this.#prompt({ template, showSchema, ...options }, about.tools);
-      const answer = await beginAnswer(this.#model, ids, about, { ...options, sinks });
+      const { ids, sinks } = await this.#prompt(session, { template, showSchema, ...options }, about.tools);
+      const answer = await beginAnswer(session, ids, about, { ...options, sinks });
       reader = answer.reader;
       stats = this.lastStats = yield* mapped(answer.deltas, delta => {
         onDelta?.(delta);
@@ -295,27 +334,27 @@ export class Chat {
         this.#messages = before;
         this.#trimmed = trimmed;
       } else this.#messages = [...messages, { role: 'assistant', content: '', ...said }];
-      if (!failed) this.lastStats ??= this.#model.lastStats;
+      if (!failed) this.lastStats ??= session?.lastStats;
     }
   }
 
   /** Returns the tokens of the messages, without those that are left out, and how many of them stay in a full context.
    * If they are still too many, generate throws.
-   * @param {GenerateOptions & {showSchema: boolean}} options
+   * @param {ChatSession} session @param {GenerateOptions & {showSchema: boolean}} options
    * @param {import('../answers/messages.js').Tool[]} [tools] */
-  async #prompt({ template, showSchema, maxTokens = Infinity, signal, ...options }, tools) {
+  async #prompt(session, { template, showSchema, maxTokens = Infinity, signal, ...options }, tools) {
     const messages = showSchema ? withSchemaShown('chat', this.#messages, options) : this.#messages;
     const head = isSystem(messages[0]) ? 1 : 0;
     const variables = { ...template, ...tools && { tools } };
-    const { contextLength } = await this.#model.info();
+    const { contextLength } = await session.info();
     const limit = mostOfPrompt(contextLength, maxTokens);
     const tokens = (/** @type {number} */ start) =>
-      this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
+      session.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
     const start = head + this.#trimmed;
     const ids = await tokens(start);
     if (this.#contextEnd === 'shift') {
       if (this.#sinks !== undefined || head === 0) return { ids, sinks: this.#sinks ?? LEAST_SINKS };
-      const other = await this.#model.tokenizeChat([messages[0], { role: 'user', content: '.' }], variables);
+      const other = await session.tokenizeChat([messages[0], { role: 'user', content: '.' }], variables);
       const differs = ids.findIndex((id, i) => id !== other[i]);
       return { ids, sinks: Math.max(LEAST_SINKS, differs < 0 ? ids.length : differs) };
     }

@@ -16,6 +16,7 @@ import { Embeddings } from '../openai/embeddings.js';
 import { FORMAT } from '../answers/formats.js';
 import { plainTools } from '../answers/constraint.js';
 import { Chat } from './chat.js';
+import { SessionPool } from './pool.js';
 import { CALL, openSession, PROMPT, Session } from './session.js';
 
 /** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
@@ -74,12 +75,12 @@ export class Library {
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
     known.checkOptions('Plumb.load', options, known.LOAD);
-    const { precision, contextLength, kvType, snapshots, onProgress, cache, adapters = [] } = options;
+    const { precision, contextLength, kvType, snapshots, reserve, onProgress, cache, adapters = [] } = options;
     adapters.forEach((one, i) => known.checkOptions(`Plumb.load: adapters[${i}]`, one, known.LOADED_ADAPTER));
     const parts = describe(source, this.#platform);
     const sha256 = sums(options.sha256, parts.length);
     const { transport, result } = await this.#open('load', parts, options, {
-      contextLength, precision, kvType, snapshots, cache, sha256,
+      contextLength, precision, kvType, snapshots, reserve, cache, sha256,
     }, onProgress);
     const loaded = /** @type {Loaded} */ (result);
     for (const { code, message } of loaded.warnings ?? []) {
@@ -306,6 +307,10 @@ export class Model extends Session {
   #format;
   /** Prompts that are chats. @type {WeakSet<object>} */
   #chats = new WeakSet();
+  /** The chat that uses the session of the model. @type {WeakRef<Chat> | undefined} */
+  #first;
+  /** The sessions that answer chat.completions. */
+  pool = new SessionPool(async () => openSession(this, { ...await this.#sessionArgs(), isCache: true }));
 
   /** @param {import('../base/protocol.js').Transport} transport @param {Loaded} loaded
    * @param {ClientPlatform} platform */
@@ -315,13 +320,14 @@ export class Model extends Session {
     this.#platform = platform;
     this.#loaded = loaded;
     this.metadata = loaded.metadata;
+    const held = async () => ({ model: this, free() {} });
     /** Conversations.  `model.chat(options)` returns a Chat, which keeps its messages.  `model.chat.completions` takes
      * OpenAI's parameters and returns OpenAI's results.
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
-      new Chat(this, options), { completions: new Completions(async () => ({ model: this, entered() {} })) });
+      new Chat(this, options, chat => this.#sessionFor(chat)), { completions: new Completions(held) });
     /** Embeddings with OpenAI's parameters and results. */
-    this.embeddings = new Embeddings(async () => ({ model: this, entered() {} }));
+    this.embeddings = new Embeddings(held);
     /** What runs differently from what was asked for, and why.  'threads': there is only one thread.  'module': the
      * fastest module does not load, and a slower one with the same results runs.  'cache': no copy is kept.
      * @type {{code: string, message: string}[]} */
@@ -387,8 +393,23 @@ export class Model extends Session {
    * @returns {Promise<Session>} */
   async session(options = {}) {
     known.checkOptions('session', options, known.OPEN);
-    const { contextLength = (await this.info()).contextLength } = options;
-    return openSession(this, { contextLength });
+    return openSession(this, await this.#sessionArgs(options));
+  }
+
+  /** @param {{contextLength?: number}} [options] */
+  async #sessionArgs({ contextLength } = {}) {
+    return { contextLength: contextLength ?? (await this.info()).contextLength };
+  }
+
+  /** The session of a chat: that of the model for the first, and another one for each chat beside it.
+   * @param {Chat} chat @returns {Promise<{session: Session, close?: () => Promise<void>}>} */
+  async #sessionFor(chat) {
+    if (!this.#first?.deref()) {
+      this.#first = new WeakRef(chat);
+      return { session: this, close: async () => { this.#first = undefined; } };
+    }
+    const session = await this.session();
+    return { session, close: () => session.close() };
   }
 
   /** Converts a text to token ids.

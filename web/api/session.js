@@ -44,6 +44,9 @@ import { TextAnswer } from './text-answer.js';
 
 /** Functions of a model for its sessions: CALL, a call of the engine; PROMPT, the tokens of a prompt. */
 export const CALL = Symbol('call'), PROMPT = Symbol('prompt');
+/** Frees sessions that nobody can use any more.  What it holds must not refer to the session.
+ * @type {FinalizationRegistry<{owner: Model, id: number}>} */
+const lost = new FinalizationRegistry(({ owner, id }) => { owner[CALL]('closeSession', { id }).catch(() => {}); });
 /** @typedef {(method: string, args?: object, options?: import('../base/protocol.js').CallOptions) => Promise<any>} Call
  * @typedef {(prompt: string | Message[] | Int32Array | number[], parseSpecial: boolean, template: TemplateOptions) =>
  *   Promise<{ids: Int32Array, isChat: boolean}>} PromptOf
@@ -86,13 +89,14 @@ export class Session {
   async fork() {
     const id = nextSession++;
     await this.#call('forkSession', { id });
-    return new Session(this.#owner, id);
+    return created(this.#owner, id);
   }
 
   /** Frees the session.  Calls that are running are ended first; later calls are PLUMB_ERROR_STATE. */
   async close() {
     if (this.#closed) return;
     this.#closed = true;
+    lost.unregister(this);
     await this.#owner[CALL]('closeSession', { id: this.#id }).catch(error => {
       if (error?.code !== 'PLUMB_ERROR_STATE') throw error;   // the model is closed already
     });
@@ -242,9 +246,16 @@ export class Session {
 const { asyncDispose } = /** @type {any} */ (Symbol);
 if (asyncDispose) /** @type {any} */ (Session.prototype)[asyncDispose] = function () { return this.close(); };
 
-/** @param {Model} owner @param {{contextLength?: number}} args  of the engine's openSession */
+/** @param {Model} owner @param {{contextLength?: number, isCache?: boolean}} args  of the engine's openSession */
 export async function openSession(owner, args) {
   const id = nextSession++;
   await owner[CALL]('openSession', { id, ...args });
-  return new Session(owner, id);
+  return created(owner, id);
+}
+
+/** @param {Model} owner @param {number} id */
+function created(owner, id) {
+  const session = new Session(owner, id);
+  lost.register(session, { owner, id }, session);
+  return session;
 }

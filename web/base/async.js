@@ -37,3 +37,23 @@ export async function* mapped(values, use) {
     await values.return?.();
   }
 }
+
+/** Yields the values of several generators as they come, each with the index of its generator, and undefined when that
+ * one has ended.  Ends them all if the loop is left.
+ * @template T @param {AsyncGenerator<T, void, void>[]} generators
+ * @returns {AsyncGenerator<[number, T | undefined], void, void>} */
+export async function* merged(generators) {
+  const next = async (/** @type {number} */ index) => ({ index, step: await generators[index].next() });
+  const pending = new Map(generators.map((_, index) => [index, next(index)]));
+  try {
+    while (pending.size > 0) {
+      const { index, step } = await Promise.race(pending.values());
+      if (step.done) pending.delete(index);
+      else pending.set(index, next(index));
+      yield [index, step.done ? undefined : step.value];
+    }
+  } finally {
+    for (const one of pending.values()) one.catch(() => {});
+    await Promise.all(generators.map(one => one.return()));
+  }
+}

@@ -155,7 +155,7 @@ const adapters = value => !Array.isArray(value) && 'an array of {source, scale, 
 const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots };
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
-  cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters,
+  cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,
 };
 export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256 };
 /** An element of the option adapters of a load, and one of model.setAdapters. */
@@ -190,12 +190,17 @@ export const CHAT = {
 /** The options of one answer of a chat, and of a run. */
 export const SEND = { ...ONE, ...OF_CHAT };
 export const RUN = { ...STEP, ...OF_CHAT, tools: callables, maxSteps: count };
+/** What a service wants to know, and clients send.  It changes no answer. */
+const HARMLESS = {
+  user: string, metadata: object, store: boolean, service_tier: string, safety_identifier: string,
+  prompt_cache_key: string, prompt_cache_retention: string, cache_prompt: boolean,
+};
 /** The parameters of chat.completions.create, with OpenAI's ranges. */
 export const COMPLETION = {
   model: text, messages: array, stream: boolean, stream_options: streamOptions, max_completion_tokens: count,
   max_tokens: count, ...parameters('field', ({ openai }) => openai), logit_bias: openaiBias, stop, seed: integer,
   logprobs: boolean, top_logprobs: logprobs, tools, tool_choice: toolChoice, parallel_tool_calls: boolean,
-  response_format: responseFormat, n: oneOf(1),
+  response_format: responseFormat, n: integerFrom(1, 8), ...HARMLESS,
   reasoning_budget: maximum, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
   chat_template_kwargs: template,
 };
@@ -204,7 +209,7 @@ export const EMBEDDING = {
   model: text, input: embeddingInput, dimensions: count, encoding_format: oneOf('float', 'base64'), user: string,
   pooling: oneOf('mean', 'cls', 'last'),
 };
-export const CLIENT = { models: object, otherModels: boolean, load: object };
+export const CLIENT = { models: object, otherModels: boolean, load: object, memory: count };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const EMBED = {

@@ -37,7 +37,9 @@ const SHOWN_ELEMENTS = 64;
  * @property {number} [contextLength]  tokens; default: the engine's
  * @property {typeof import('../base/parameters.js').PRECISIONS[number]} [precision]
  * @property {typeof import('../base/parameters.js').KV_TYPES[number]} [kvType]
- * @property {number} [snapshots]  default: the engine's */
+ * @property {number} [snapshots]  default: the engine's
+ * @property {boolean} [reserve]  whether the memory of all tokens is taken at once; default: that of the first session
+ *   is */
 /** @typedef {object} OwnSampling
  * @property {Record<number, number> | Map<number, number>} [logitBias]  added to a token's logit; -Infinity forbids it
  * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one
@@ -350,11 +352,12 @@ export class Engine extends Instance {
   /** Opens a session.  All but the first share its threads and scratch, and allocate K and V when they need them, so
    * that feeding them may fail with PLUMB_ERROR_MEMORY.
    * @param {SessionArgs} [args] @returns {Session} */
-  openSession({ contextLength = 0, precision = 'exact16', kvType = 'i16', snapshots = 0 } = {}) {
+  openSession({ contextLength = 0, precision = 'exact16', kvType = 'i16', snapshots = 0, reserve } = {}) {
     const [first] = this.#sessions;
     // The zeros after contextLength: the default batch, all threads of setThreads.
     this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength, 0, 0,
-      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType), snapshots, first?.pointer ?? 0));
+      PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType), snapshots, first?.pointer ?? 0,
+      Number(!(reserve ?? !first))));
     return this.addSession(this.word(0));
   }
 

@@ -28,6 +28,8 @@ import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
 const SLICE = 30;
 /** Tokens that a trace feeds at once.  Each takes about 40 ms, and an abort waits for all of them. */
 const TRACED = 8;
+/** Bytes of sessions outside of the engine's memory from which on caches are dropped and not moved there. */
+const CACHE_OUTSIDE = 2 ** 29;
 /** How many times a preflight reads the headers at most.  It starts again if a file changes meanwhile. */
 const PASSES = 3;
 
@@ -120,6 +122,8 @@ class Host {
   adaptersInUse = [];
   /** What the load said of sessions. @type {SessionArgs} */
   sessionArgs = {};
+  /** Whether the memory of the load's session grows with its tokens. */
+  sessionGrows = false;
   /** How many calls began that change a session. */
   #calls = 0;
   /** The last call of alone, which never rejects. @type {Promise<unknown>} */
@@ -145,7 +149,7 @@ class Host {
     const { engine } = this;
     let found = this.#sessions.get(id);
     if (!found && id === 0) {
-      found = new HostedSession(engine.session, false);
+      found = new HostedSession(engine.session, { grows: this.sessionGrows });
       this.#sessions.set(0, found);
     }
     if (!found) throw new PlumbError('PLUMB_ERROR_STATE', 'the session is closed');
@@ -158,9 +162,10 @@ class Host {
     return [...this.#sessions.values()];
   }
 
-  /** @param {number} id  a new number @param {import('./session.js').Session} session */
-  addSession(id, session) {
-    const hosted = new HostedSession(session, true);
+  /** @param {number} id  a new number @param {import('./session.js').Session} session
+   * @param {boolean} [isCache]  as in HostedSession */
+  addSession(id, session, isCache) {
+    const hosted = new HostedSession(session, { grows: true, isCache });
     hosted.used = ++this.#calls;
     this.#sessions.set(id, hosted);
   }
@@ -192,11 +197,16 @@ class Host {
   }
 
   /** Moves what the session that was not used for longest holds out of the engine's memory.  The next call that uses it
-   * puts it back.  Returns false if all sessions are in use or hold nothing. */
+   * puts it back.  What is only a cache is dropped instead if much was moved out before.  Returns false if all sessions
+   * are in use or hold nothing. */
   #makeRoom() {
-    const idle = [...this.#sessions.values()].filter(one => one.grows && one.running === 0 && one.session.position > 0);
-    const [oldest] = idle.sort((a, b) => a.used - b.used);
-    return oldest?.store() ?? false;
+    const all = [...this.#sessions.values()].sort((a, b) => a.used - b.used);
+    const oldest = all.find(one => one.grows && one.running === 0 && one.session.position > 0);
+    if (!oldest?.isCache || all.reduce((sum, { storedBytes }) => sum + storedBytes, 0) < CACHE_OUTSIDE) {
+      return oldest?.store() ?? false;
+    }
+    oldest.session.clear();
+    return true;
   }
 
   /** Throws the error of a method.  A trap (RuntimeError) or an overflow of JavaScript's stack inside the module
@@ -306,11 +316,16 @@ class HostedSession {
   #stored;
 
   /** @param {import('./session.js').Session} session
-   * @param {boolean} grows  whether its memory grows with its tokens */
-  constructor(session, grows) {
+   * @param {{grows: boolean, isCache?: boolean}} about  grows: whether its memory grows with its tokens; isCache:
+   *   whether each call brings its whole prompt, so that what it holds can be dropped */
+  constructor(session, { grows, isCache = false }) {
     this.session = session;
     this.grows = grows;
+    this.isCache = isCache;
   }
+
+  /** How many bytes of it are outside of the engine's memory. */
+  get storedBytes() { return this.#stored?.length ?? 0; }
 
   /** Moves what the session holds out of the engine's memory.  Returns false if there is no other memory for it. */
   store() {
@@ -347,7 +362,8 @@ const opening = (host, platform) => ({
       const variant = await Promise.race([call.pull('module'), parts.aborted]);
       for (;;) {
         try {
-          const { contextLength, precision, kvType, snapshots } = args;
+          const { contextLength, precision, kvType, snapshots, reserve = true } = args;
+          host.sessionGrows = !reserve;
           host.sessionArgs = { contextLength, precision, kvType, snapshots };
           return await build(host.hosted, variant, parts, args, call);
         } catch (thrown) {
@@ -462,8 +478,8 @@ const texts = host => ({
 
 /** The calls that change a session. @param {Host} host @returns {Methods} */
 const computing = host => ({
-  /** @param {{id: number} & SessionArgs} args  id: a new number */
-  openSession: host.direct(async ({ id, ...args }) => {
+  /** @param {{id: number, isCache?: boolean} & SessionArgs} args  id: a new number; isCache: as in HostedSession */
+  openSession: host.direct(async ({ id, isCache, ...args }) => {
     await host.aloneEnded;
     const session = host.withRoom(() => host.engine.openSession({ ...host.sessionArgs, ...args }));
     try {
@@ -472,7 +488,7 @@ const computing = host => ({
       host.engine.closeSession(session);
       throw error;
     }
-    host.addSession(id, session);
+    host.addSession(id, session, isCache);
   }),
   /** @param {{id: number, session: number}} args  id: a new number; session: the one to fork */
   forkSession: host.inOrder((/** @type {{id: number}} */ { id }, _, { session }) =>

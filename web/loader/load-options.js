@@ -17,6 +17,9 @@
  * @property {number} [snapshots]  how many copies of the states of recurrent layers are kept, 2 to 64, so that an
  *   edited or repeated chat need not be computed from its beginning: after each prompt, and after every 64 tokens of an
  *   answer; default: as many as fit into 64 MiB, 2 to 16
+ * @property {boolean} [reserve]  whether the memory of the whole context is taken by the load, which is the default.
+ *   false: it grows with the tokens that the model's session holds, for models that are used by chats and sessions,
+ *   whose memory always grows
  * @property {AbortSignal} [signal]  ends the load at any time and frees its memory
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
  * @property {string | URL} [workerUrl]  the URL of engine-worker.js on the page's own origin, with thread-worker.js

@@ -1,23 +1,22 @@
 /* OpenAI's chat completions with a model on this machine: the parameters, results and chunks of
  * https://platform.openai.com/docs/api-reference/chat that make sense here.  An unknown parameter is an error; it is
  * never ignored. */
-import { argumentError, PlumbError } from '../base/errors.js';
+import { merged, onAbort } from '../base/async.js';
+import { argumentError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
-import { onAbort } from '../base/async.js';
 import * as known from '../base/options.js';
-import { PARAMETERS } from '../base/parameters.js';
 import { checkStrict, jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { beginAnswer } from '../answers/generate.js';
 import { chosenTools } from '../answers/tool-choice.js';
+import { beginChoices, checkEnded, givenOf, headOf, optionsOf, Stream, TokenQueue, usageOf } from './answering.js';
 
-/** The same version as in package.json. */
-export const VERSION = '0.1.0';
-
-/** @typedef {import('../answers/messages.js').ChatModel} ChatModel
- * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
+/** @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../answers/messages.js').Tool} Tool
  * @typedef {import('../answers/messages.js').ToolCall} ToolCall
- * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken */
+ * @typedef {import('../answers/answer.js').AnswerDelta} AnswerDelta
+ * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken
+ * @typedef {import('./answering.js').AnsweringModel} AnsweringModel
+ * @typedef {import('./answering.js').Usage} Usage */
 /** @typedef {string | {type: 'text', text: string}[] | null} MessageContent  parts are joined with newlines; null: no
  *   content, beside tool_calls
  * @typedef {{role: 'system' | 'developer' | 'user' | 'assistant' | 'tool', content?: MessageContent,
@@ -52,7 +51,8 @@ export const VERSION = '0.1.0';
  *   template, such as {enable_thinking: false}
  * @property {ResponseFormat | null} [response_format]  json_object: the answer is a JSON object; json_schema: a
  *   value of the schema.  A keyword that cannot be kept is an error
- * @property {1 | null} [n]
+ * @property {number | null} [n]  how many answers, 1 to 8; default 1.  With a seed, that of each is one more
+ * @property {string | null} [user]  has no effect here, nor have metadata, store and the other fields of a service
  * @typedef {OwnParameters & import('../base/parameters.js').CompletionSampling} CompletionParameters  null is the same
  *   as absent; the defaults are those of model.generate */
 /** @typedef {{type: 'text'} | {type: 'json_object'} | {type: 'json_schema', json_schema: {name: string,
@@ -62,8 +62,6 @@ export const VERSION = '0.1.0';
  * @typedef {TopLogprob & {top_logprobs: TopLogprob[]}} TokenLogprob
  * @typedef {{content: TokenLogprob[], refusal: null}} Logprobs  content: one for each of usage.completion_tokens
  * @typedef {'stop' | 'length' | 'tool_calls'} FinishReason
- * @typedef {{prompt_tokens: number, completion_tokens: number, total_tokens: number,
- *   prompt_tokens_details: {cached_tokens: number}}} Usage  cached_tokens: prompt tokens that were still in the session
  * @typedef {{role: 'assistant', content: string | null, refusal: null, reasoning_content?: string,
  *   tool_calls?: ToolCall[]}} AnswerMessage  reasoning_content: what the model thought before it answered */
 /** @typedef {object} ChatCompletion
@@ -88,78 +86,52 @@ export const VERSION = '0.1.0';
  * @property {{index: number, delta: Delta, logprobs: Logprobs | null, finish_reason: FinishReason | null}[]} choices
  * @property {Usage | null} [usage]  with include_usage: null in all chunks but the last */
 
-/** plumb's names of the parameters that are passed on unchanged. */
-const OPTIONS = {
-  ...Object.fromEntries(PARAMETERS.map(({ field, name }) => [field, name])),
-  logit_bias: 'logitBias', stop: 'stop', max_tokens: 'maxTokens', max_completion_tokens: 'maxTokens',
-  reasoning_budget: 'reasoningBudget',
-};
-const utf8 = new TextEncoder();
-
-/** The chunks of an answer, which can be read once.  Leaving the loop ends the answer.  So does controller.abort(),
- * without an error.
- * @implements {AsyncIterable<ChatCompletionChunk>} */
-export class Stream {
-  #chunks;
-
-  /** @param {ChatCompletionChunk} first @param {AsyncGenerator<ChatCompletionChunk, void, void>} rest
-   * @param {AbortController} controller */
-  constructor(first, rest, controller) {
-    /** Its abort() ends the answer. */
-    this.controller = controller;
-    controller.signal.addEventListener('abort', () => rest.return());
-    this.#chunks = (async function* () {
-      try {
-        yield first;
-        yield* rest;
-      } finally {
-        controller.abort();
-      }
-    })();
-  }
-
-  [Symbol.asyncIterator]() { return this.#chunks; }
-}
+/** Who asks, for messages. */
+const WHERE = 'chat.completions.create';
 
 /** `model.chat.completions`, and `chat.completions` of the client of plumb-llm/openai. */
 export class Completions {
-  #open;
+  #hold;
 
-  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: ChatModel, entered: () => void}>} open  returns
-   *   the model to ask; entered is to be called when all requests of the answer are queued there, or when one failed */
-  constructor(open) {
-    this.#open = open;
+  /** @param {import('./answering.js').Hold} hold */
+  constructor(hold) {
+    this.#hold = hold;
   }
 
   /** @overload
    * @param {CompletionParameters & {stream: true}} params @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<Stream>} */
+   * @returns {Promise<Stream<ChatCompletionChunk>>} */
   /** @overload
    * @param {CompletionParameters & {stream?: false | null}} params @param {{signal?: AbortSignal}} [options]
    * @returns {Promise<ChatCompletion>} */
   /** @overload
    * @param {CompletionParameters} params @param {{signal?: AbortSignal}} [options]
-   * @returns {Promise<ChatCompletion | Stream>} */
+   * @returns {Promise<ChatCompletion | Stream<ChatCompletionChunk>>} */
   /** Answers a chat.
    * @param {CompletionParameters} params
    * @param {{signal?: AbortSignal}} [options]  signal: makes the call reject with its reason, or ends the stream
-   * @returns {Promise<ChatCompletion | Stream>}  a Stream whose first chunk is ready, if `stream` is true.  Rejects
-   *   with a PlumbError: PLUMB_ERROR_ARGUMENT for wrong parameters, PLUMB_ERROR_CONTEXT, PLUMB_ERROR_TEMPLATE */
+   * @returns {Promise<ChatCompletion | Stream<ChatCompletionChunk>>}  a Stream whose first chunk is ready, if `stream`
+   *   is true.  Rejects with a PlumbError: PLUMB_ERROR_ARGUMENT for wrong parameters, PLUMB_ERROR_CONTEXT,
+   *   PLUMB_ERROR_TEMPLATE */
   async create(params, options = {}) {
-    known.checkOptions('chat.completions.create', options, known.FEED);
+    known.checkOptions(WHERE, options, known.FEED);
     const request = checked(params);
     const { signal } = options;
     signal?.throwIfAborted();
-    const { model, entered } = await this.#open(request.model, signal);
+    const { model, free } = await this.#hold(WHERE, request.model, signal);
     const controller = new AbortController();
     const unfollow = onAbort(signal, reason => controller.abort(reason));   // perhaps while the model was loading
+    const ended = () => {
+      unfollow();
+      free();
+    };
     try {
-      const begun = await begin(model, request, controller.signal).finally(entered);
-      if (!request.stream) return await wholeOf(begun, request, signal).finally(unfollow);
-      const chunks = chunksOf(begun, request, unfollow), { value } = await chunks.next();
+      const begun = await begin(model, request, controller.signal);
+      if (!request.stream) return await wholeOf(begun, request, signal).finally(ended);
+      const chunks = chunksOf(begun, request, ended), { value } = await chunks.next();
       return new Stream(/** @type {ChatCompletionChunk} */ (value), chunks, controller);
     } catch (error) {
-      unfollow();
+      ended();
       throw error;
     }
   }
@@ -167,11 +139,7 @@ export class Completions {
 
 /** Checks the parameters of create and converts them to plumb's options. @param {CompletionParameters} params */
 function checked(params) {
-  const where = 'chat.completions.create';
-  if (typeof params !== 'object' || params === null) throw argumentError(`${where}: expected {messages, ...}`);
-  const given = /** @type {{[K in keyof CompletionParameters]: NonNullable<CompletionParameters[K]>}} */ (
-    Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null && value !== undefined)));
-  known.checkOptions(where, given, known.COMPLETION);
+  const where = WHERE, given = givenOf(where, params, known.COMPLETION, '{messages, ...}');
   const { model, messages, stream = false, stream_options, logprobs = false, top_logprobs, tools, tool_choice } = given;
   const { reasoning_effort: effort, chat_template_kwargs: kwargs } = given;
   if (stream_options && !stream) throw argumentError(`${where}: stream_options is only allowed with stream: true`);
@@ -182,11 +150,8 @@ function checked(params) {
     throw argumentError(`${where}: give either max_tokens or max_completion_tokens, not both`);
   }
   if (!messages?.length) throw argumentError(`${where}: messages is ${messages ? 'empty' : 'missing'}`);
-  const options = Object.entries(OPTIONS).filter(([name]) => name in given)
-    .map(([name, ownName]) => [ownName, given[/** @type {keyof CompletionParameters} */ (name)]]);
-  const seed = given.seed === undefined ? {} : { seed: BigInt.asUintN(64, BigInt(given.seed)) };
   return {
-    model, stream, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
+    model, stream, n: given.n ?? 1, logprobs: logprobs ? { logprobs: top_logprobs ?? 0 } : undefined,
     usage: stream_options?.include_usage ?? !stream,
     messages: messages.map((message, i) => plain(message, `${where}: messages[${i}]`)),
     about: {
@@ -196,9 +161,7 @@ function checked(params) {
     variables: {
       ...effort === 'none' ? { enable_thinking: false } : effort && { reasoning_effort: effort }, ...kwargs,
     },
-    options: /** @type {GenerateOptions} */ ({
-      ...Object.fromEntries(options), ...seed, ...constraintFor(where, given.response_format),
-    }),
+    options: { ...optionsOf(given), ...constraintFor(where, given.response_format) },
   };
 }
 
@@ -228,116 +191,95 @@ function plain(message, where) {
   return { ...message, role, content };
 }
 
-/** Asks the model, and waits for the first part of the answer.
- * @param {ChatModel} model @param {ReturnType<typeof checked>} request @param {AbortSignal} signal */
-async function begin(model, { about, logprobs, variables, messages, options, model: name }, signal) {
+/** Asks the model, and waits for the first part of the first answer.
+ * @param {AnsweringModel} model @param {ReturnType<typeof checked>} request @param {AbortSignal} signal */
+async function begin(model, request, signal) {
+  const { about, logprobs, variables, messages, model: name } = request;
+  const head = await headOf(model, `chatcmpl-${randomHex(12)}`, /** @type {const} */ ('chat.completion'), name);
   const ids = await model.tokenizeChat(messages, { ...variables, ...about.tools && { tools: about.tools } });
-  const head = {
-    id: `chatcmpl-${randomHex(12)}`, object: /** @type {const} */ ('chat.completion'),
-    created: Math.floor(Date.now() / 1000), model: name ?? String(model.metadata['general.name'] ?? 'plumb'),
-    system_fingerprint: `plumb-${VERSION}-${(await model.info()).module}`,
-  };
-  const queue = new TokenQueue();
-  const { reader, deltas } = await beginAnswer(model, ids, about, {
-    ...options, signal, ...logprobs && { ...logprobs, onToken: token => queue.push(token) },
+  /** The texts of the answers, and their tokens.
+   * @type {{reader: import('../answers/answer.js').AnswerReader, queue: TokenQueue}[]} */
+  const texts = [];
+  const choices = await beginChoices(model, ids, request, signal, async (session, options, index) => {
+    const queue = new TokenQueue();
+    const { reader, deltas } = await beginAnswer(session, ids, about, {
+      ...options, ...logprobs && { ...logprobs, onToken: (/** @type {GeneratedToken} */ token) => queue.push(token) },
+    });
+    texts[index] = { reader, queue };
+    return deltas;
   });
-  return { head, queue, reader, deltas, first: await deltas.next() };
+  return { head, choices, texts };
 }
 
 /** @param {import('../engine/generation.js').Stats} stats @param {import('../answers/answer.js').Answer} message */
 const reasonFor = ({ finishReason }, { tool_calls: calls }) => /** @type {FinishReason} */ (
   calls && finishReason === 'stop' ? 'tool_calls' : finishReason);
 
-/** Yields the chunks of an answer.  There is no finish_reason if the signal or closing the model ended the answer.
+/** Yields the chunks of the answers.  An answer has no finish_reason if the signal or closing the model ended it.
  * @param {Awaited<ReturnType<typeof begin>>} begun @param {ReturnType<typeof checked>} request
  * @param {() => void} ended
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
-async function* chunksOf({ head, queue, reader, deltas, first }, { usage: hasUsage, logprobs: wanted }, ended) {
+async function* chunksOf({ head, choices, texts }, { usage: hasUsage, logprobs: wanted }, ended) {
   const about = { ...head, object: /** @type {const} */ ('chat.completion.chunk') };
   const usage = hasUsage ? { usage: null } : {};
-  /** @param {Delta} delta @param {FinishReason | null} [finish_reason] @param {Logprobs | null} [logprobs]
-   * @returns {ChatCompletionChunk} */
-  const chunk = (delta, finish_reason = null, logprobs = null) =>
-    ({ ...about, choices: [{ index: 0, delta, logprobs, finish_reason }], ...usage });
+  /** @param {number} index @param {Delta} delta @param {Logprobs | null | false} [logprobs]
+   * @param {FinishReason | null} [finish_reason] @returns {ChatCompletionChunk} */
+  const chunk = (index, delta, logprobs, finish_reason = null) =>
+    ({ ...about, choices: [{ index, delta, logprobs: logprobs || null, finish_reason }], ...usage });
   try {
-    yield chunk({ role: 'assistant', content: '', refusal: null });
-    let step = first;
-    for (; !step.done; step = await deltas.next()) {
-      const { content, reasoning, call } = step.value;
-      if (content !== undefined) yield chunk({ content }, null, wanted && queue.within(content));
-      else if (reasoning !== undefined) yield chunk({ reasoning_content: reasoning });
-      else if (call) yield chunk({ tool_calls: [toolCallDelta(call)] });
+    for (const { index } of choices) yield chunk(index, { role: 'assistant', content: '', refusal: null });
+    for await (const [index, delta] of merged(choices.map(choice => choice.parts()))) {
+      const { reader, queue } = texts[index], { stats } = choices[index];
+      const logprobsOf = (/** @type {GeneratedToken[]} */ tokens) =>
+        wanted && tokens.length > 0 && logprobsOfAll(tokens);
+      if (!delta) {
+        if (!stats || stats.finishReason === 'abort') return;
+        yield chunk(index, {}, logprobsOf(queue.upTo(stats.tokens)), reasonFor(stats, reader.message));
+      } else if (delta.content !== undefined) {
+        yield chunk(index, { content: delta.content }, logprobsOf(queue.within(delta.content)));
+      } else if (delta.reasoning !== undefined) yield chunk(index, { reasoning_content: delta.reasoning });
+      else if (delta.call) yield chunk(index, { tool_calls: [toolCallDelta(delta.call)] });
     }
-    const stats = step.value;
-    if (stats.finishReason === 'abort') return;
-    yield chunk({}, reasonFor(stats, reader.message), wanted && queue.upTo(stats.tokens));
-    if (hasUsage) yield { ...about, choices: [], usage: usageOf(stats) };
+    if (hasUsage) yield { ...about, choices: [], usage: usageOf(choices) };
   } finally {
-    await deltas.return(/** @type {any} */ (undefined));
+    await Promise.all(choices.map(choice => choice.end()));
     ended();
   }
 }
 
-/** The whole answer.  Throws if the signal or closing the model ended it.
+/** The whole answers.  Throws if the signal or closing the model ended one.
  * @param {Awaited<ReturnType<typeof begin>>} begun @param {ReturnType<typeof checked>} request
  * @param {AbortSignal} [signal] @returns {Promise<ChatCompletion>} */
-async function wholeOf({ head, queue, reader, deltas, first: step }, { logprobs: wanted }, signal) {
-  while (!step.done) step = await deltas.next();
-  const stats = step.value, { content, ...others } = reader.message;
-  if (stats.finishReason === 'abort') {
-    throw signal?.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
+async function wholeOf({ head, choices, texts }, { logprobs: wanted }, signal) {
+  try {
+    for await (const _ of merged(choices.map(choice => choice.parts())));
+  } finally {
+    await Promise.all(choices.map(choice => choice.end()));
   }
-  /** @type {AnswerMessage} */
-  const message = {
-    role: 'assistant', content: content === '' && others.tool_calls ? null : content, refusal: null, ...others,
-  };
-  const logprobs = wanted ? { content: queue.upTo(stats.tokens)?.content ?? [], refusal: null } : null;
-  const choices = [{ index: 0, message, logprobs, finish_reason: reasonFor(stats, reader.message) }];
-  return { ...head, choices, usage: usageOf(stats) };
+  checkEnded(choices, signal);
+  const all = choices.map(({ stats: ended }, index) => {
+    const stats = /** @type {import('../engine/generation.js').Stats} */ (ended);
+    const { reader, queue } = texts[index], { content, ...others } = reader.message;
+    /** @type {AnswerMessage} */
+    const message = {
+      role: 'assistant', content: content === '' && others.tool_calls ? null : content, refusal: null, ...others,
+    };
+    return {
+      index, message, logprobs: wanted ? logprobsOfAll(queue.upTo(stats.tokens)) : null,
+      finish_reason: reasonFor(stats, reader.message),
+    };
+  });
+  return { ...head, choices: all, usage: usageOf(choices) };
 }
 
 /** @param {NonNullable<import('../answers/answer.js').AnswerDelta['call']>} call @returns {ToolCallDelta} */
 const toolCallDelta = ({ index, id, name, arguments: args }) => id === undefined
   ? { index, function: { arguments: args } } : { index, id, type: 'function', function: { name, arguments: args } };
 
-/** Tokens that wait for the chunk that holds their text. */
-class TokenQueue {
-  /** @type {GeneratedToken[]} */
-  #tokens = [];
-  #returned = 0;
-  /** Bytes of text that was yielded, less the bytes of the tokens that were returned. */
-  #ahead = 0;
-
-  /** @param {GeneratedToken} token */
-  push(token) { this.#tokens.push(token); }
-
-  /** Returns the tokens whose text is complete with this content.  U+FFFD, which replaces an incomplete character,
-   * counts as one byte, which is at most what it replaces.  So no token comes too early, in particular not the one that
-   * ended the turn.
-   * @param {string} content @returns {Logprobs | null} */
-  within(content) {
-    this.#ahead += utf8.encode(content.replaceAll('\uFFFD', '?')).length;
-    let n = this.#returned;
-    for (; n < this.#tokens.length && this.#tokens[n].bytes.length <= this.#ahead; n++) {
-      this.#ahead -= this.#tokens[n].bytes.length;
-    }
-    return this.upTo(n);
-  }
-
-  /** Returns the first n tokens, without those returned before. @param {number} n @returns {Logprobs | null} */
-  upTo(n) {
-    const content = this.#tokens.slice(this.#returned, n).map(({ top, ...token }) =>
-      ({ ...named(token), top_logprobs: top.map(named) }));
-    this.#returned = n;
-    return content.length > 0 ? { content, refusal: null } : null;
-  }
-}
-
 /** @param {{piece: string, bytes: number[], logprob: number}} token @returns {TopLogprob} */
 const named = ({ piece, bytes, logprob }) => ({ token: piece, bytes, logprob });
 
-/** @param {import('../engine/generation.js').Stats} stats @returns {Usage} */
-const usageOf = ({ promptTokens, reusedTokens, tokens }) => ({
-  prompt_tokens: promptTokens, completion_tokens: tokens, total_tokens: promptTokens + tokens,
-  prompt_tokens_details: { cached_tokens: reusedTokens },
+/** @param {GeneratedToken[]} tokens @returns {Logprobs} */
+const logprobsOfAll = tokens => ({
+  content: tokens.map(({ top, ...token }) => ({ ...named(token), top_logprobs: top.map(named) })), refusal: null,
 });

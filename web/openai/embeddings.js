@@ -1,6 +1,7 @@
 /* OpenAI's embeddings with a model on this machine: https://platform.openai.com/docs/api-reference/embeddings. */
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
+import { givenOf, nameOf } from './answering.js';
 
 /** @typedef {object} EmbeddingParameters  null is the same as absent
  * @property {string} [model]  as in chat.completions.create
@@ -26,12 +27,12 @@ import * as known from '../base/options.js';
 
 /** `model.embeddings`, and `embeddings` of the client of plumb-llm/openai. */
 export class Embeddings {
-  #open;
+  #hold;
 
-  /** @param {(name?: string, signal?: AbortSignal) => Promise<{model: EmbeddingModel, entered: () => void}>} open  as
-   *   for Completions */
-  constructor(open) {
-    this.#open = open;
+  /** @param {(where: string, name?: string, signal?: AbortSignal) =>
+   *   Promise<{model: EmbeddingModel, free: () => void}>} hold  as for Completions */
+  constructor(hold) {
+    this.#hold = hold;
   }
 
   /** Computes embeddings, as model.embed does.
@@ -41,25 +42,20 @@ export class Embeddings {
   async create(params, options = {}) {
     const where = 'embeddings.create';
     known.checkOptions(where, options, known.FEED);
-    if (typeof params !== 'object' || params === null) throw argumentError(`${where}: expected {input, ...}`);
-    const given = /** @type {{[K in keyof EmbeddingParameters]: NonNullable<EmbeddingParameters[K]>}} */ (
-      Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null && value !== undefined)));
-    known.checkOptions(where, given, known.EMBEDDING);
+    const given = givenOf(where, params, known.EMBEDDING, '{input, ...}');
     const { input, dimensions, encoding_format: format = 'float', pooling } = given;
     if (input === undefined) throw argumentError(`${where}: input is missing`);
     const isOne = typeof input === 'string' || typeof input[0] === 'number';
     const texts = /** @type {(string | number[])[]} */ (isOne ? [input] : input)
       .map(text => typeof text === 'string' ? text : Int32Array.from(text));
     options.signal?.throwIfAborted();
-    const { model, entered } = await this.#open(given.model, options.signal);
+    const { model, free } = await this.#hold(where, given.model, options.signal);
     let tokens = 0;
-    const result = model.embed(texts, {
+    const vectors = await model.embed(texts, {
       dimensions, pooling, signal: options.signal, onProgress: progress => { tokens = progress.tokens; },
-    });
-    entered();
-    const vectors = await result;
+    }).finally(free);
     return {
-      object: 'list', model: given.model ?? String(model.metadata['general.name'] ?? 'plumb'),
+      object: 'list', model: nameOf(model, given.model),
       data: vectors.map((vector, index) => ({
         object: 'embedding', index, embedding: format === 'base64' ? base64(vector) : [...vector],
       })),

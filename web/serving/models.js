@@ -1,0 +1,238 @@
+/* Models by name.  Each is loaded when somebody first asks for it, and stays while there is memory for it.  If another
+ * one needs that memory, the one that was not used for longest is closed, after its answers have ended. */
+import { onAbort } from '../base/async.js';
+import { argumentError, PlumbError } from '../base/errors.js';
+import * as known from '../base/options.js';
+
+/** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions
+ * @typedef {import('../loader/source.js').Source} Source
+ * @typedef {import('../api/plumb.js').Model} Model */
+/** @typedef {object} ModelsOptions
+ * @property {Record<string, Source>} [models]  the names that a call may use, and the source of each
+ * @property {boolean} [otherModels]  whether any other name is a URL, or in Node a path.  By default it is only if
+ *   there are no `models`: where there are, the name in a call may come from somebody else
+ * @property {LoadOptions} [load]  options of Plumb.load for every model; `reserve` is false by default
+ * @property {number} [memory]  how many bytes all models that are loaded may take together; default: 4 GiB.  One model
+ *   may take more
+ * @property {number} [idle]  seconds after which a model that nobody uses is closed; default: never */
+/** @typedef {Pick<import('../api/plumb.js').Library, 'load' | 'preflight'>} Loader */
+/** @typedef {object} Entry
+ * @property {string} name
+ * @property {Promise<Model>} loaded
+ * @property {Model} [model]  once it is loaded
+ * @property {number} users  how many use it or wait for it
+ * @property {AbortController} abort  of the load
+ * @property {number} used  when it was last used, in milliseconds since 1970
+ * @property {any} [timer] */
+
+const MEMORY = 4 * 2 ** 30;
+/** The longest time of a timer, in seconds. */
+const LONGEST = 2 ** 31 / 1000 - 1;
+
+export class Models {
+  #plumb;
+  #where;
+  #sources;
+  #otherModels;
+  #load;
+  #memory;
+  #idle;
+  /** @type {Map<string, Entry>} */
+  #entries = new Map();
+  /** The load that was asked for last, which never rejects. @type {Promise<unknown>} */
+  #last = Promise.resolve();
+  /** Resolves when the load that waits for memory has found it. @type {Promise<void> | undefined} */
+  #room;
+  /** Called when somebody has left a model. */
+  #left = () => {};
+
+  /** Does not load anything yet. @param {string} where  who creates it, for messages @param {Loader} plumb
+   * @param {ModelsOptions} [options] */
+  constructor(where, plumb, { models, otherModels = models === undefined, load = {}, memory = MEMORY, idle } = {}) {
+    known.checkOptions(`${where}: load`, load, known.LOAD);
+    this.#where = where;
+    this.#plumb = plumb;
+    this.#sources = models ?? {};
+    this.#otherModels = otherModels;
+    this.#load = load;
+    this.#memory = memory;
+    this.#idle = idle;
+  }
+
+  /** All names, those of other models that are loaded included, each with its model if it is loaded.
+   * @returns {{name: string, model?: Model, users: number, used?: number}[]} */
+  list() {
+    const names = new Set([...Object.keys(this.#sources), ...this.#entries.keys()]);
+    return [...names].map(name => ({ name, users: 0, ...this.#entries.get(name) }));
+  }
+
+  /** Loads a model, unless it is loaded, and keeps it until it is freed.  If nobody waits for it any more, the load
+   * ends.
+   * @param {string} where  who asks, for messages @param {string} [name]  default: the only one that there is
+   * @param {AbortSignal} [signal] @returns {Promise<{model: Model, free: () => void}>} */
+  async hold(where, name, signal) {
+    const names = Object.keys(this.#sources);
+    const wanted = name ?? (names.length === 1 && !this.#otherModels ? names[0] : undefined);
+    if (wanted === undefined) throw argumentError(`${where}: model is missing`);
+    if (!this.#otherModels && !Object.hasOwn(this.#sources, wanted)) {
+      throw argumentError(`${where}: ${this.#unknown(wanted)}; otherModels: true allows URLs and paths`,
+        { model: wanted });
+    }
+    for (;;) {
+      while (this.#room && this.#entries.get(wanted)?.model) await this.#room;
+      const entry = this.#entries.get(wanted) ?? this.#begin(wanted);
+      entry.users++;
+      clearTimeout(entry.timer);
+      /** @type {(() => void) | undefined} */
+      let free = () => {
+        free = undefined;
+        this.#leave(entry);
+      };
+      try {
+        const model = await unlessAborted(entry.loaded, signal);
+        if (await isAlive(model)) return { model, free: () => free?.() };
+        if (this.#entries.get(wanted) === entry) this.#entries.delete(wanted);
+        free?.();
+      } catch (error) {
+        free?.();
+        throw error;
+      }
+    }
+  }
+
+  /** Closes a model, after its answers have ended.  Returns false if it is not loaded.
+   * @param {string} name @returns {Promise<boolean>} */
+  async unload(name) {
+    const entry = this.#entries.get(name);
+    if (!entry?.model) return false;
+    this.#entries.delete(name);
+    while (entry.users > 0) await new Promise(resolve => { this.#onLeft(() => resolve(undefined)); });
+    await entry.model.close();
+    return true;
+  }
+
+  /** Ends all loads and answers, and closes all models.  The next call loads again. */
+  async close() {
+    const entries = [...this.#entries.values()], closed = new PlumbError('PLUMB_ERROR_STATE', 'the client was closed');
+    this.#entries.clear();
+    for (const { abort, timer } of entries) {
+      clearTimeout(timer);
+      abort.abort(closed);
+    }
+    await Promise.all(entries.map(async ({ loaded }) => {
+      const model = await loaded.catch(() => undefined);
+      await model?.close();
+    }));
+  }
+
+  /** @param {string} name @returns {Entry} */
+  #begin(name) {
+    const abort = new AbortController();
+    /** @type {Entry} */
+    const entry = { name, loaded: this.#inTurn(() => this.#open(entry)), users: 0, abort, used: Date.now() };
+    this.#entries.set(name, entry);
+    entry.loaded.catch(() => {
+      if (this.#entries.get(name) === entry) this.#entries.delete(name);
+    });
+    return entry;
+  }
+
+  /** @param {Entry} entry */
+  #leave(entry) {
+    entry.used = Date.now();
+    if (--entry.users === 0 && !entry.model) {
+      if (this.#entries.get(entry.name) === entry) this.#entries.delete(entry.name);
+      entry.abort.abort();
+    }
+    if (entry.users === 0 && entry.model && this.#idle !== undefined) {
+      entry.timer = setTimeout(() => this.unload(entry.name), 1000 * Math.min(this.#idle, LONGEST));
+      entry.timer.unref?.();
+    }
+    const left = this.#left;
+    this.#left = () => {};
+    left();
+  }
+
+  /** @param {() => void} call  when somebody next leaves a model */
+  #onLeft(call) {
+    const before = this.#left;
+    this.#left = () => { before(); call(); };
+  }
+
+  /** @param {Entry} entry @returns {Promise<Model>} */
+  async #open(entry) {
+    const { name, abort: { signal } } = entry;
+    signal.throwIfAborted();
+    const isNamed = Object.hasOwn(this.#sources, name), source = isNamed ? this.#sources[name] : name;
+    const options = { reserve: false, ...this.#load };
+    const unfollow = onAbort(options.signal, reason => entry.abort.abort(reason));
+    try {
+      await this.#makeRoom(source, signal);
+      entry.model = await this.#plumb.load(source, { ...options, signal });
+      return entry.model;
+    } catch (error) {
+      if (isNamed || !(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_IO') throw error;
+      throw new PlumbError(error.code, `${error.message}; ${this.#unknown(name)}, so it was treated as a URL or a path`,
+        error.details);
+    } finally {
+      unfollow();
+    }
+  }
+
+  /** Closes models that nobody uses until there is memory for another one, or no model is loaded.
+   * @param {Source} source @param {AbortSignal} signal */
+  async #makeRoom(source, signal) {
+    const open = () => [...this.#entries.values()].filter(({ model }) => model);
+    if (open().length === 0) return;
+    const { contextLength, kvType, snapshots, precision, threads, worker, workerUrl } = this.#load;
+    const plan = await this.#plumb.preflight(source, {
+      contextLength, kvType, snapshots, precision, threads, worker, workerUrl, measure: false, signal,
+    }).catch(() => undefined);   // the load reports what is wrong
+    const needed = plan?.memory?.total ?? 0;
+    let wake = () => {};
+    try {
+      for (let all = open(); all.length > 0; all = open()) {
+        signal.throwIfAborted();
+        const sizes = await Promise.all(all.map(({ model }) => bytesOf(/** @type {Model} */ (model))));
+        if (sizes.reduce((sum, size) => sum + size, needed) <= this.#memory) return;
+        const [oldest] = all.filter(({ users }) => users === 0).sort((a, b) => a.used - b.used);
+        if (oldest) await this.unload(oldest.name);
+        else {
+          // Calls for the models that are loaded wait meanwhile, or they could keep all of them in use for ever.
+          this.#room ??= new Promise(resolve => { wake = resolve; });
+          await unlessAborted(new Promise(resolve => { this.#onLeft(() => resolve(undefined)); }), signal);
+        }
+      }
+    } finally {
+      this.#room = undefined;
+      wake();
+    }
+  }
+
+  /** @param {string} name */
+  #unknown(name) {
+    const names = Object.keys(this.#sources).map(one => JSON.stringify(one)).join(', ') || 'there are none';
+    return `model ${JSON.stringify(name)} is not in the models of ${this.#where}({ models }) (${names})`;
+  }
+
+  /** Runs calls one after the other. @template T @param {() => Promise<T>} call @returns {Promise<T>} */
+  #inTurn(call) {
+    const result = this.#last.then(call);
+    this.#last = result.catch(() => {});
+    return result;
+  }
+}
+
+/** Info fails if the model is closed, its worker is dead or its engine is broken. @param {Model} model */
+const isAlive = model => model.info().then(() => true, () => false);
+
+/** How much memory a model takes; 0 if it is broken. @param {Model} model */
+const bytesOf = model => model.info().then(({ memoryBytes }) => memoryBytes, () => 0);
+
+/** @template T @param {Promise<T>} promise @param {AbortSignal} [signal] @returns {Promise<T>} */
+function unlessAborted(promise, signal) {
+  return new Promise((resolve, reject) => {
+    const unfollow = onAbort(signal, reject);
+    promise.then(resolve, reject).finally(unfollow);
+  });
+}
