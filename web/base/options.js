@@ -204,12 +204,33 @@ export const COMPLETION = {
   reasoning_budget: maximum, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
   chat_template_kwargs: template,
 };
+/** The parameters of completions.create, with OpenAI's ranges. */
+export const TEXT_COMPLETION = {
+  model: text, prompt: embeddingInput, n: integerFrom(1, 8), max_tokens: count, echo: boolean, logprobs,
+  ...parameters('field', ({ openai }) => openai), logit_bias: openaiBias, stop, seed: integer, stream: boolean,
+  stream_options: streamOptions, best_of: oneOf(1), ...HARMLESS,
+};
 /** The parameters of embeddings.create. */
 export const EMBEDDING = {
   model: text, input: embeddingInput, dimensions: count, encoding_format: oneOf('float', 'base64'), user: string,
   pooling: oneOf('mean', 'cls', 'last'),
 };
+/** Texts of a request, as they are or as {text}. @type {Check} */
+const documents = value => !(Array.isArray(value) && value.every(one => typeof (one?.text ?? one) === 'string'))
+  && 'an array of strings, or of {text}';
+export const RERANK = {
+  model: text, query: string, documents, top_n: count, return_documents: boolean, user: string,
+};
 export const CLIENT = { models: object, otherModels: boolean, load: object, memory: count };
+export const HANDLER = {
+  ...CLIENT, idle: within(0, Infinity), parallel: integerFrom(1, 16), queue: maximum, maxBody: count,
+};
+/** The bodies of requests for tokens and for their text. */
+export const TOKENIZE_REQUEST = {
+  model: text, content: string, prompt: string, messages: array, add_special: boolean, parse_special: boolean,
+  with_pieces: boolean,
+};
+export const DETOKENIZE_REQUEST = { model: text, tokens };
 export const TOKENIZE = { addSpecial: boolean, parseSpecial: boolean };
 export const DETOKENIZE = { special: boolean };
 export const EMBED = {

@@ -11,7 +11,8 @@ export const VERSION = '0.1.0';
  * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('../engine/generation.js').Stats} Stats
  * @typedef {import('../api/session.js').Session} Session */
-/** @typedef {Pick<import('../api/plumb.js').Model, 'pool' | 'metadata' | 'info' | 'tokenize' | 'tokenizeChat'>}
+/** @typedef {Pick<import('../api/plumb.js').Model, 'pool' | 'metadata' | 'info' | 'tokenize'
+ *   | 'detokenize' | 'tokenizeChat'>}
  *   AnsweringModel  the model that answers */
 /** @typedef {(where: string, name?: string, signal?: AbortSignal) =>
  *   Promise<{model: AnsweringModel, free: () => void}>} Hold  the model with a name, which stays loaded until it is
@@ -90,7 +91,8 @@ export class Choice {
  * @template P
  * @param {AnsweringModel} model @param {Int32Array} prompt @param {{n: number, options: GenerateOptions}} request
  * @param {AbortSignal} signal
- * @param {(session: Session, options: GenerateOptions, index: number) => Promise<AsyncGenerator<P, Stats, void>>} start
+ * @param {(session: Session, options: GenerateOptions, index: number) =>
+ *   Promise<{parts: AsyncGenerator<P, Stats, void>}>} start
  * @returns {Promise<Choice<P>[]>} */
 export async function beginChoices(model, prompt, { n, options }, signal, start) {
   const sessions = await model.pool.take(prompt, n, signal);
@@ -99,7 +101,7 @@ export async function beginChoices(model, prompt, { n, options }, signal, start)
   try {
     for (const [index, session] of sessions.entries()) {
       const seed = options.seed === undefined ? {} : { seed: seedOf(BigInt(options.seed) + BigInt(index)) };
-      const parts = await start(session, { ...options, ...seed, signal }, index);
+      const { parts } = await start(session, { ...options, ...seed, signal }, index);
       choices.push(new Choice(index, parts, () => model.pool.give(session, prompt)));
     }
     await choices[0].begin();

@@ -206,7 +206,7 @@ async function begin(model, request, signal) {
       ...options, ...logprobs && { ...logprobs, onToken: (/** @type {GeneratedToken} */ token) => queue.push(token) },
     });
     texts[index] = { reader, queue };
-    return deltas;
+    return { parts: deltas };
   });
   return { head, choices, texts };
 }

@@ -76,7 +76,7 @@ export class Models {
     if (wanted === undefined) throw argumentError(`${where}: model is missing`);
     if (!this.#otherModels && !Object.hasOwn(this.#sources, wanted)) {
       throw argumentError(`${where}: ${this.#unknown(wanted)}; otherModels: true allows URLs and paths`,
-        { model: wanted });
+        { model: wanted, models: names });
     }
     for (;;) {
       while (this.#room && this.#entries.get(wanted)?.model) await this.#room;

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 const web = fileURLToPath(new URL('..', import.meta.url));
 /** Patterns for the files of the package that the page needs: modules that it imports, the page itself, built files. */
 const WANTED = [
-  /^(index|openai)\.js$/, /^(base|loader|engine|answers|openai|command|api|browser)\/[^/]+\.js$/,
+  /^(index|openai|fetch)\.js$/, /^(base|loader|engine|answers|openai|serving|command|api|browser)\/[^/]+\.js$/,
   /^(chat|examples\/search)\/[^/]+$/, /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
 ];
 /** @param {string} path */
