@@ -66,15 +66,25 @@ const range = {
   },
   expected: 'a range such as 0-3 or 2',
 };
+/** Bytes, such as 6G. @type {Kind} */
+const size = {
+  parse(word) {
+    const [, digits, unit] = /^(\d{1,15}(?:\.\d+)?)([KMGT]?)B?$/i.exec(word) ?? [];
+    const bytes = Math.round(Number(digits) * 1024 ** ' KMGT'.indexOf(unit?.toUpperCase() || ' '));
+    return bytes >= 1 ? bytes : undefined;
+  },
+  expected: 'a number of bytes, such as 6G',
+};
 /** Takes no value. @type {Kind} */
 const flag = { parse: () => true, expected: '' };
 
 const U32 = 2 ** 32 - 1;
-/** @typedef {{name: string, on: string, kind: Kind, key: string}} Option  on: the commands that have the option; key:
- *   its name in the parsed values and in the options of Plumb.load and generate.  The values of the key 'given' are
- *   collected, as an option may be given several times */
-/** @param {string} name @param {string} on @param {Kind} kind @param {string} key @returns {Option} */
-const option = (name, on, kind, key) => ({ name, on, kind, key });
+/** @typedef {{name: string, on: string, kind: Kind, key: string, isList: boolean}} Option  on: the commands that have
+ *   the option; key: its name in the parsed values and in the options of Plumb.load and generate; isList: whether it
+ *   may be given several times, and its values are collected */
+/** @param {string} name @param {string} on @param {Kind} kind @param {string} key @param {boolean} [isList]
+ * @returns {Option} */
+const option = (name, on, kind, key, isList = false) => ({ name, on, kind, key, isList });
 
 /** The options for how tokens are sampled, and how many. */
 export const SAMPLING = [
@@ -84,15 +94,15 @@ export const SAMPLING = [
   option('--seed', 'run chat', seed, 'seed'),
 ];
 export const LOAD = [
-  option('--ctx', 'run bench chat preflight', integer(1, MAX_CTX), 'contextLength'),
-  option('--threads', 'run bench chat preflight', integer(1, MAX_THREADS), 'threads'),
-  option('--precision', 'run bench chat preflight', oneOf(...PRECISIONS), 'precision'),
-  option('--kv-type', 'run bench chat preflight', oneOf(...KV_TYPES), 'kvType'),
-  option('--snapshots', 'run bench chat preflight', integer(2, MAX_SNAPSHOTS), 'snapshots'),
+  option('--ctx', 'run bench chat preflight serve', integer(1, MAX_CTX), 'contextLength'),
+  option('--threads', 'run bench chat preflight serve', integer(1, MAX_THREADS), 'threads'),
+  option('--precision', 'run bench chat preflight serve', oneOf(...PRECISIONS), 'precision'),
+  option('--kv-type', 'run bench chat preflight serve', oneOf(...KV_TYPES), 'kvType'),
+  option('--snapshots', 'run bench chat preflight serve', integer(2, MAX_SNAPSHOTS), 'snapshots'),
 ];
 export const ADAPTERS = [
-  option('--lora', 'run bench chat', adapter('lora'), 'given'),
-  option('--control-vector', 'run bench chat', adapter('control'), 'given'),
+  option('--lora', 'run bench chat', adapter('lora'), 'given', true),
+  option('--control-vector', 'run bench chat', adapter('control'), 'given', true),
   option('--control-vector-layer-range', 'run bench chat', range, 'changedLayers'),
 ];
 const OPTIONS = [
@@ -112,6 +122,18 @@ const OPTIONS = [
   option('--any-order', 'run', flag, 'anyOrder'),
   option('--whitespace', 'run', oneOf(...JSON_SPACES), 'whitespace'),
   option('--parse-special', 'run', flag, 'parseSpecial'),
+  option('--host', 'serve', text, 'host'),
+  option('--port', 'serve', integer(0, 65535), 'port'),
+  option('--api-key', 'serve', text, 'apiKey'),
+  option('--parallel', 'serve', integer(1, 16), 'parallel'),
+  option('--queue', 'serve', integer(0, 1 << 16), 'queue'),
+  option('--memory', 'serve', size, 'memory'),
+  option('--idle', 'serve', integer(1, 1 << 21), 'idle'),
+  option('--grace', 'serve', integer(0, 1 << 16), 'grace'),
+  option('--embeddings', 'serve', flag, 'embeddings'),
+  option('--cors', 'serve', text, 'origins', true),
+  option('--name', 'serve', text, 'names', true),
+  option('--log', 'serve', oneOf('text', 'json', 'none'), 'log'),
   option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
   option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),
   option('-r', 'bench', integer(1, 1000), 'repetitions'),
@@ -146,7 +168,7 @@ export function parse(command, words) {
       const value = known.kind === flag ? '' : given ?? rest.shift();
       if (value === undefined) throw new CommandError(`${command}: ${name} needs a value`);
       const parsed = valueOf(`${command}: ${name}`, known, value);
-      values[known.key] = known.key === 'given' ? [...values.given ?? [], parsed] : parsed;
+      values[known.key] = known.isList ? [...values[known.key] ?? [], parsed] : parsed;
     }
   }
   return command === 'run' ? splitPrompt(files, values) : { files, values };

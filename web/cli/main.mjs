@@ -20,6 +20,7 @@ const NOTES = {
 In Node there are these commands too:
 
   plumb chat MODEL         starts a chat with a model in the terminal
+  plumb serve MODEL...     answers requests on a port, as OpenAI's service does
   plumb preflight MODEL    prints, from the header alone, whether the model can
                            run, how much memory it needs and how fast it is
   plumb cache              lists the local copies of URLs, with their sizes
@@ -67,6 +68,7 @@ Exit codes: 0 the model can run, 1 it cannot run or an error occurred.`,
 const COMMANDS = {
   run: async (...args) => (await import('./run-command.js')).run(...args),
   bench: async (...args) => (await import('./run-command.js')).bench(...args),
+  serve: async (...args) => (await import('./serve-command.js')).serve(...args),
   chat: async (...args) => (await import('./chat-command.js')).chat(...args),
   cache: async (...args) => (await import('./model-commands.js')).cache(...args),
   preflight: async (...args) => (await import('./model-commands.js')).preflight(...args),
@@ -83,6 +85,7 @@ function inC(args) {
 async function help(name) {
   watchOutput(() => {});
   if (name === 'chat') process.stdout.write((await import('./chat-command.js')).HELP);
+  else if (name === 'serve') process.stdout.write((await import('./serve-command.js')).HELP);
   else if (name in USAGE) process.stdout.write(`usage: plumb ${USAGE[name]}\n`);
   else inC(name ? ['help', name] : ['help']);
   process.stdout.write(NOTES[name] ?? '');

@@ -15,8 +15,8 @@ export const VERSION = '0.1.0';
  *   | 'detokenize' | 'tokenizeChat'>}
  *   AnsweringModel  the model that answers */
 /** @typedef {(where: string, name?: string, signal?: AbortSignal) =>
- *   Promise<{model: AnsweringModel, free: () => void}>} Hold  the model with a name, which stays loaded until it is
- *   freed; where: who asks, for messages */
+ *   Promise<{model: AnsweringModel, free: (stats?: Stats[]) => void}>} Hold  the model with a name, which stays loaded
+ *   until it is freed; where: who asks, for messages; stats: of the answers that have ended */
 /** @typedef {{prompt_tokens: number, completion_tokens: number, total_tokens: number,
  *   prompt_tokens_details: {cached_tokens: number}}} Usage  cached_tokens: prompt tokens that a session still held */
 
@@ -120,10 +120,13 @@ export function checkEnded(choices, signal) {
   throw signal?.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
 }
 
+/** The statistics of those that have ended. @param {Choice<any>[]} choices */
+export const statsOf = choices => choices.flatMap(({ stats }) => stats ?? []);
+
 /** @param {Choice<any>[]} choices  that have ended @returns {Usage} */
 export function usageOf(choices) {
-  const all = choices.map(({ stats }) => /** @type {Stats} */ (stats));
-  const [{ promptTokens, reusedTokens }] = all, tokens = all.reduce((sum, stats) => sum + stats.tokens, 0);
+  const all = statsOf(choices), [{ promptTokens, reusedTokens }] = all;
+  const tokens = all.reduce((sum, stats) => sum + stats.tokens, 0);
   return {
     prompt_tokens: promptTokens, completion_tokens: tokens, total_tokens: promptTokens + tokens,
     prompt_tokens_details: { cached_tokens: reusedTokens },

@@ -8,7 +8,9 @@ import * as known from '../base/options.js';
 import { checkStrict, jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { beginAnswer } from '../answers/generate.js';
 import { chosenTools } from '../answers/tool-choice.js';
-import { beginChoices, checkEnded, givenOf, headOf, optionsOf, Stream, TokenQueue, usageOf } from './answering.js';
+import {
+  beginChoices, checkEnded, givenOf, headOf, optionsOf, statsOf, Stream, TokenQueue, usageOf,
+} from './answering.js';
 
 /** @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../answers/messages.js').Tool} Tool
@@ -121,17 +123,17 @@ export class Completions {
     const { model, free } = await this.#hold(WHERE, request.model, signal);
     const controller = new AbortController();
     const unfollow = onAbort(signal, reason => controller.abort(reason));   // perhaps while the model was loading
-    const ended = () => {
+    const ended = (/** @type {import('./answering.js').Choice<any>[]} */ choices) => {
       unfollow();
-      free();
+      free(statsOf(choices));
     };
     try {
       const begun = await begin(model, request, controller.signal);
-      if (!request.stream) return await wholeOf(begun, request, signal).finally(ended);
+      if (!request.stream) return await wholeOf(begun, request, signal).finally(() => ended(begun.choices));
       const chunks = chunksOf(begun, request, ended), { value } = await chunks.next();
       return new Stream(/** @type {ChatCompletionChunk} */ (value), chunks, controller);
     } catch (error) {
-      ended();
+      ended([]);
       throw error;
     }
   }
@@ -217,7 +219,7 @@ const reasonFor = ({ finishReason }, { tool_calls: calls }) => /** @type {Finish
 
 /** Yields the chunks of the answers.  An answer has no finish_reason if the signal or closing the model ended it.
  * @param {Awaited<ReturnType<typeof begin>>} begun @param {ReturnType<typeof checked>} request
- * @param {() => void} ended
+ * @param {(choices: import('./answering.js').Choice<any>[]) => void} ended
  * @returns {AsyncGenerator<ChatCompletionChunk, void, void>} */
 async function* chunksOf({ head, choices, texts }, { usage: hasUsage, logprobs: wanted }, ended) {
   const about = { ...head, object: /** @type {const} */ ('chat.completion.chunk') };
@@ -243,7 +245,7 @@ async function* chunksOf({ head, choices, texts }, { usage: hasUsage, logprobs: 
     if (hasUsage) yield { ...about, choices: [], usage: usageOf(choices) };
   } finally {
     await Promise.all(choices.map(choice => choice.end()));
-    ended();
+    ended(choices);
   }
 }
 

@@ -4,7 +4,9 @@ import { merged, onAbort } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import * as known from '../base/options.js';
-import { beginChoices, checkEnded, givenOf, headOf, optionsOf, Stream, TokenQueue, usageOf } from './answering.js';
+import {
+  beginChoices, checkEnded, givenOf, headOf, optionsOf, statsOf, Stream, TokenQueue, usageOf,
+} from './answering.js';
 
 /** @typedef {object} OwnParameters
  * @property {string} [model]  as in chat.completions.create
@@ -67,10 +69,13 @@ export class TextCompletions {
     const head = await headOf(model, `cmpl-${randomHex(12)}`, /** @type {const} */ ('text_completion'), given.model);
     /** @type {import('./answering.js').Usage[]} */
     const usages = [];
+    /** @type {import('../engine/generation.js').Stats[]} */
+    const stats = [];
     const all = (async function* () {
       try {
         for (const [i, prompt] of prompts.entries()) {
           const choices = yield* choicesOf(model, prompt, i * n, request, controller.signal);
+          stats.push(...statsOf(choices));
           const isEnded = choices.every(({ stats }) => stats && stats.finishReason !== 'abort');
           if (stream && !isEnded) return;
           checkEnded(choices, options.signal);
@@ -78,7 +83,7 @@ export class TextCompletions {
         }
       } finally {
         unfollow();
-        free();
+        free(stats);
       }
     })();
     if (!stream) return { ...head, choices: await joined(all), usage: sum(usages) };

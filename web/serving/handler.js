@@ -14,6 +14,7 @@ import { Turns } from './turns.js';
 /** @typedef {object} OwnHandlerOptions
  * @property {number} [parallel]  how many requests are answered at the same time, 1 to 16; default 4
  * @property {number} [queue]  how many wait for their turn; more are refused with status 429; default 64
+ * @property {'embeddings'} [only]  answers only requests for embeddings, reranking and tokens
  * @property {number} [maxBody]  the most bytes of a request's body; default 16 MiB
  * @typedef {import('./models.js').ModelsOptions & OwnHandlerOptions} HandlerOptions */
 /** @typedef {object} Call
@@ -21,18 +22,34 @@ import { Turns } from './turns.js';
  * @property {string[]} names  the parts of the path that the route names
  * @property {{signal: AbortSignal}} options */
 /** @typedef {(call: Call) => Promise<Response | object> | Response | object} Endpoint  an object is answered as JSON */
+/** @typedef {import('../engine/generation.js').Stats} Stats */
 /** @typedef {object} Served  what a handler has besides answering
  * @property {Models} models
  * @property {Turns} turns
+ * @property {(path: string) => string | undefined} routeOf  the route of a path, as in /v1/models/*
+ * @property {(call: (stats: Stats) => void) => void} onStats  call receives the statistics of each answer that ends
  * @property {() => Promise<void>} close  ends all answers, and frees the models; the next request loads again
  * @typedef {((request: Request) => Promise<Response>) & Served} Handler */
 
 /** @param {import('./models.js').Loader} plumb @param {HandlerOptions} [options] @returns {Handler} */
 export function createHandler(plumb, options = {}) {
   known.checkOptions('createHandler', options, known.HANDLER);
-  const { parallel = 4, queue = 64, maxBody = 2 ** 24, ...rest } = options;
+  const { parallel = 4, queue = 64, maxBody = 2 ** 24, only, ...rest } = options;
   const models = new Models('createHandler', plumb, rest), turns = new Turns(Math.min(parallel, MOST_SESSIONS), queue);
-  const routes = [...computing(models), ...telling(models)];
+  /** @type {((stats: Stats) => void)[]} */
+  const listeners = [];
+  /** @type {Hold} */
+  const hold = async (where, name, signal) => {
+    const { model, free } = await models.hold(where, name, signal);
+    return {
+      model,
+      free(stats = []) {
+        free();
+        for (const listener of listeners) stats.forEach(one => listener(one));
+      },
+    };
+  };
+  const routes = [...only ? [] : generating(hold), ...measuring(hold), ...telling(models)];
   /** @param {Request} request */
   const respond = async request => {
     const { pathname } = new URL(request.url), path = pathname.replace(/(.)\/+$/, '$1');
@@ -63,7 +80,11 @@ export function createHandler(plumb, options = {}) {
       return json(errorBody(failure), failure.status, failure.headers);
     }
   };
-  return Object.assign(handler, { models, turns, close: () => models.close() });
+  return Object.assign(handler, {
+    models, turns, routeOf: (/** @type {string} */ path) => routes.find(({ pattern }) => pattern.test(path))?.path,
+    onStats: (/** @type {(stats: Stats) => void} */ call) => void listeners.push(call),
+    close: () => models.close(),
+  });
 }
 
 /** @param {Response | object} answer */
@@ -95,24 +116,32 @@ function ending(response, end) {
 
 /** @param {'GET' | 'POST'} method @param {string} path  in which * stands for any text @param {Endpoint} endpoint */
 const route = (method, path, endpoint) => ({
-  method, endpoint, pattern: new RegExp(`^${path.replaceAll('.', '\\.').replaceAll('*', '(.+)')}$`),
+  method, path, endpoint, pattern: new RegExp(`^${path.replaceAll('.', '\\.').replaceAll('*', '(.+)')}$`),
 });
 
-/** The routes that compute. @param {Models} models */
-function computing(models) {
-  const hold = models.hold.bind(models);
+/** @typedef {(where: string, name?: string, signal?: AbortSignal) =>
+ *   Promise<{model: import('../api/plumb.js').Model, free: (stats?: Stats[]) => void}>} Hold  as Models.hold */
+
+/** The routes that generate texts. @param {Hold} hold */
+function generating(hold) {
   const chats = new Completions(hold), texts = new TextCompletions(hold);
-  const embeddings = new Embeddings(hold), reranking = new Reranking(hold);
   /** @param {AsyncIterable<any> | object} result */
   const answerOf = result => Symbol.asyncIterator in result ? eventStream(result, { done: '[DONE]' }) : result;
   return [
     route('POST', '/v1/chat/completions', async ({ body, options }) => answerOf(await chats.create(body, options))),
     route('POST', '/v1/completions', async ({ body, options }) => answerOf(await texts.create(body, options))),
+  ];
+}
+
+/** The routes that compute without generating. @param {Hold} hold */
+function measuring(hold) {
+  const embeddings = new Embeddings(hold), reranking = new Reranking(hold);
+  return [
     route('POST', '/v1/embeddings', ({ body, options }) => embeddings.create(body, options)),
     ...['/rerank', '/v1/rerank'].map(path =>
       route('POST', path, ({ body, options }) => reranking.create(body, options))),
-    route('POST', '/tokenize', ({ body, options: { signal } }) => tokenize(models, body, signal)),
-    route('POST', '/detokenize', ({ body, options: { signal } }) => detokenize(models, body, signal)),
+    route('POST', '/tokenize', ({ body, options: { signal } }) => tokenize(hold, body, signal)),
+    route('POST', '/detokenize', ({ body, options: { signal } }) => detokenize(hold, body, signal)),
   ];
 }
 
@@ -131,8 +160,8 @@ function telling(models) {
 }
 
 /** The tokens of a text or of a chat, in the shapes of llama.cpp's server (content, tokens) and of vLLM's (prompt or
- * messages, count). @param {Models} models @param {any} body @param {AbortSignal} signal */
-async function tokenize(models, body, signal) {
+ * messages, count). @param {Hold} hold @param {any} body @param {AbortSignal} signal */
+async function tokenize(hold, body, signal) {
   const where = 'tokenize';
   known.checkOptions(where, body, known.TOKENIZE_REQUEST);
   const { model: name, content, prompt, messages, add_special = true, parse_special = true, with_pieces } = body;
@@ -140,7 +169,7 @@ async function tokenize(models, body, signal) {
   if ((text === undefined) === (messages === undefined)) {
     throw argumentError(`${where}: expected one of content, prompt and messages`);
   }
-  const { model, free } = await models.hold(where, name, signal);
+  const { model, free } = await hold(where, name, signal);
   try {
     const ids = messages ? await model.tokenizeChat(messages)
       : await model.tokenize(text, { addSpecial: add_special, parseSpecial: parse_special });
@@ -153,12 +182,12 @@ async function tokenize(models, body, signal) {
   }
 }
 
-/** The text of tokens. @param {Models} models @param {any} body @param {AbortSignal} signal */
-async function detokenize(models, body, signal) {
+/** The text of tokens. @param {Hold} hold @param {any} body @param {AbortSignal} signal */
+async function detokenize(hold, body, signal) {
   const where = 'detokenize';
   known.checkOptions(where, body, known.DETOKENIZE_REQUEST);
   if (!body.tokens) throw argumentError(`${where}: tokens is missing`);
-  const { model, free } = await models.hold(where, body.model, signal);
+  const { model, free } = await hold(where, body.model, signal);
   try {
     const text = await model.detokenize(body.tokens, { special: true });
     return { content: text, prompt: text };

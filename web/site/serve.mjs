@@ -33,25 +33,29 @@ const HEADERS = {
 /** The service worker's source.  The text that is served also has a list of the page's current files. */
 const SERVICE_WORKER = fileURLToPath(new URL('../sw.js', import.meta.url));
 
-/** @param {object} options
- * @param {string} options.root  the folder whose files are served
- * @param {number} [options.port]  0: any free one (default)
- * @param {string} [options.host]  default 127.0.0.1
- * @param {string} [options.home]  where / redirects to
- * @param {Record<string, string>} [options.headers]  sent with every answer; default: those that isolate a page
- * @param {string[]} [options.names]  host names that requests may use, besides this machine's loopback names
- * @param {(path: string) => boolean} [options.serves]  whether a path such as web/index.js is served; default: all are
- * @param {string[]} [options.linked]  folders outside of root to which links may lead
- * @returns {Promise<{url: string, close: () => Promise<void>}>} */
-export async function serve({
-  root, port = 0, host = '127.0.0.1', home, headers = HEADERS, names = [], serves = () => true, linked = [],
-}) {
+/** @typedef {object} SiteOptions
+ * @property {string} root  the folder whose files are served
+ * @property {string} [home]  where / redirects to
+ * @property {Record<string, string>} [headers]  sent with every answer; default: those that isolate a page
+ * @property {string[]} [names]  host names that requests may use, besides this machine's loopback names
+ * @property {(path: string) => boolean} [serves]  whether a path such as web/index.js is served; default: all are
+ * @property {string[]} [linked]  folders outside of root to which links may lead */
+
+/** A function that answers requests for files. @param {SiteOptions} options
+ * @returns {Promise<import('node:http').RequestListener>} */
+export async function createSite({ root, home, headers = HEADERS, names = [], serves = () => true, linked = [] }) {
   const allowedFolders = await Promise.all([root, ...linked].map(async folder =>
     (await realpath(folder)).replace(/\/?$/, sep)));
-  const site = { root, home, headers, names: [host, ...names].map(plainName), serves, allowedFolders };
-  const server = createServer((request, response) => {
-    answer(request, response, site).catch(() => response.destroy());
-  });
+  const site = { root, home, headers, names: names.map(plainName), serves, allowedFolders };
+  return (request, response) => void answer(request, response, site).catch(() => response.destroy());
+}
+
+/** Serves files.
+ * @param {SiteOptions & {port?: number, host?: string}} options  port: 0, the default: any free one; host: default
+ *   127.0.0.1
+ * @returns {Promise<{url: string, close: () => Promise<void>}>} */
+export async function serve({ port = 0, host = '127.0.0.1', names = [], ...site }) {
+  const server = createServer(await createSite({ ...site, names: [host, ...names] }));
   await new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => resolve(undefined));
@@ -74,7 +78,7 @@ const plainName = host => host.toLowerCase().replace(/:\d*$/, '').replace(/^\[(.
 
 /** Whether a request uses a name of this machine that nobody else can register.
  * @param {string | undefined} host  the request's Host header @param {string[]} names  further names of this machine */
-function isLocalName(host, names) {
+export function isLocalName(host, names) {
   const name = plainName(host ?? '');
   return /^(.+\.)?localhost$|^127(\.\d{1,3}){3}$|^::1$/.test(name) || names.includes(name);
 }

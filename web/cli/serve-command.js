@@ -1,0 +1,107 @@
+/* The command serve: models on this machine behind a port, with the APIs of OpenAI's service and of Ollama. */
+import { totalmem } from 'node:os';
+import { basename } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { reasonOf } from '../base/errors.js';
+import { createHandler } from '../node/fetch.js';
+import { startServer } from '../node/server.js';
+import { isPageFile } from '../site/page-files.mjs';
+import { createSite } from '../site/serve.mjs';
+import { CommandError, LOAD, pick } from './arguments.js';
+import { jsonLine, printError, shown } from './terminal.js';
+
+export const HELP = `usage: plumb serve [NAME=]MODEL... [options]
+
+Answers requests on a port as OpenAI's service and Ollama do, and serves the
+chat page. A model is loaded when a request first names it: by NAME, or by the
+name of its file without .gguf.
+
+  --host NAME           the address to listen on; default 127.0.0.1, which only
+                        this machine reaches; 0.0.0.0: every machine
+  --port N              default 11434, Ollama's; 0: any free one
+  --api-key KEY         requests must send "Authorization: Bearer KEY"; default:
+                        $PLUMB_API_KEY, or none
+  --parallel N          requests that are answered at the same time, 1 to 16;
+                        default 4
+  --queue N             requests that wait; more are refused with status 429;
+                        default 64
+  --memory SIZE         what all loaded models may take together, such as 6G;
+                        default: half of this machine's memory
+  --idle SECONDS        closes a model that nobody used for so long; default:
+                        never
+  --embeddings          answers only requests for embeddings, reranking, tokens
+  --cors ORIGIN         lets pages of another site use the server; * means all
+  --name NAME           a host name that requests may use, such as a proxy's
+  --log text|json|none  one line for each request, on standard error
+  --grace SECONDS       how long Ctrl-C waits for answers; default 10; a second
+                        Ctrl-C ends at once
+  --ctx, --threads, --precision, --kv-type, --snapshots   as in plumb run
+
+Paths: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models,
+/rerank, /tokenize, /detokenize, /health, /metrics (Prometheus).
+`;
+
+const PORT = 11434, GRACE = 10;
+
+/** The models by name. @param {string[]} words */
+function modelsOf(words) {
+  if (words.length === 0) throw new CommandError('serve: MODEL is needed; see plumb serve --help');
+  /** @type {Record<string, string>} */
+  const models = Object.create(null);
+  for (const word of words) {
+    const [, given, source] = /^([\w.:-]+)=(.+)$/s.exec(word) ?? [];
+    const name = given ?? basename(word).replace(/\.gguf$/i, '').replace(/-00001-of-\d{5}$/, '');
+    if (name in models) throw new CommandError(`serve: two models have the name ${name}; give one as NAME=MODEL`);
+    models[name] = source ?? word;
+  }
+  return models;
+}
+
+/** The chat page, whose files are below the folder web. */
+const pageOf = (/** @type {string[]} */ names) => createSite({
+  root: fileURLToPath(new URL('../..', import.meta.url)), home: '/web/chat/', names,
+  serves: path => path.startsWith('web/') && isPageFile(path.slice('web/'.length)),
+});
+
+/** @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function serve(words, values) {
+  const models = modelsOf(words), { host = '127.0.0.1', port = PORT, names = [], grace = GRACE, log = 'text' } = values;
+  const handler = createHandler({
+    models, load: pick(values, LOAD), memory: values.memory ?? Math.floor(totalmem() / 2), idle: values.idle,
+    parallel: values.parallel, queue: values.queue, only: values.embeddings ? 'embeddings' : undefined,
+  });
+  const apiKey = values.apiKey ?? (process.env.PLUMB_API_KEY || undefined);
+  const page = await pageOf([host, ...names]);
+  const server = await startServer(handler, {
+    host, port, names, apiKey, origins: values.origins, page, log: line => write(log, line),
+  }).catch(error => {
+    const isTaken = error?.code === 'EADDRINUSE';
+    throw new CommandError(`serve: ${host}:${port}: ${isTaken ? 'another program uses this port (Ollama?); --port N '
+      + 'chooses another one' : reasonOf(error)}`, 1);
+  });
+  process.stdout.write(`plumb serves ${Object.keys(models).join(', ')} at ${server.url} (Ctrl-C stops it)\n`);
+  if (host !== '127.0.0.1' && host !== 'localhost' && host !== '::1' && apiKey === undefined) {
+    printError(`every machine that reaches ${server.url} can use it; --api-key KEY asks for a key`);
+  }
+  await new Promise(resolve => {
+    let isStopping = false;
+    for (const signal of ['SIGINT', 'SIGTERM']) {
+      process.on(signal, () => {
+        if (isStopping) process.exit(130);
+        isStopping = true;
+        printError(`${signal}: answers that are running have ${grace} s to end`);
+        server.close(grace).then(resolve);
+      });
+    }
+  });
+  return 0;
+}
+
+/** @param {'text' | 'json' | 'none'} kind @param {import('../node/server.js').LogLine} line */
+function write(kind, line) {
+  if (kind === 'json') process.stderr.write(jsonLine(line));
+  if (kind !== 'text') return;
+  const { time, method, path, status, seconds, error } = line;
+  const text = `${time.slice(11, 19)} ${method} ${path} ${status} ${seconds} s${error ? ` ${error}` : ''}`;
+  process.stderr.write(`${shown(process.stderr, text).replaceAll('\n', ' ')}\n`);
+}
