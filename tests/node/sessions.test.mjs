@@ -1,7 +1,10 @@
 /** Several sessions of one model: their answers are those that they give alone, whatever the others do. */
 import test from 'node:test';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import assert from 'node:assert/strict';
 import { Plumb } from '../../web/node/index.js';
+import { MOST_SESSIONS, SessionPool } from '../../web/api/pool.js';
 import { Engine } from '../../web/engine/engine.js';
 import { Session } from '../../web/engine/session.js';
 import { fails, realPath, textOf } from './helpers.mjs';
@@ -96,4 +99,110 @@ test('if memory ends, what an idle session holds leaves the engine, and comes ba
   }
   assert.ok(saved >= 4, `${saved} times`);
   await small.close();
+});
+
+test('chats that take turns compute nothing again, and go on after a restart from what they saved', async () => {
+  const chats = [0, 1, 2].map(() => model.chat({ system: SYSTEM, temperature: 0, maxTokens: 10 }));
+  for (const [i, chat] of chats.entries()) await chat.send(QUESTIONS[i]);
+  await Promise.all(chats.map(async (chat, i) => {
+    await chat.send(QUESTIONS[i + 1]);
+    const { promptTokens = 0, reusedTokens = 0 } = chat.lastStats ?? {};
+    assert.ok(promptTokens - reusedTokens < 30, `chat ${i}: ${reusedTokens} of ${promptTokens} reused`);
+  }));
+  const [, chat] = chats, { messages } = chat, saved = await chat.save();
+  const expected = await chat.send('Why?');
+  await chat.close();
+  const other = await Plumb.load(realPath, { threads: 1, worker: false, contextLength: 1024 });
+  const restored = other.chat({ messages, temperature: 0, maxTokens: 10 });
+  await restored.restore(saved);
+  assert.equal(await restored.send('Why?'), expected);
+  const { promptTokens = 0, reusedTokens = 0 } = restored.lastStats ?? {};
+  assert.ok(promptTokens - reusedTokens < 30, `${reusedTokens} of ${promptTokens} reused`);
+  await other.close();
+  await chat.send('Why?');   // takes a session again
+  await Promise.all(chats.map(one => one.close()));
+});
+
+test('a session and a chat that nobody can use any more are freed', async t => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc'), closed = [], { closeSession } = Engine.prototype;
+  t.mock.method(Engine.prototype, 'closeSession', function (session) {
+    closed.push(session);
+    return closeSession.call(this, session);
+  });
+  await (async () => {
+    await (await model.session()).feed([1, 2]);
+    for (const chat of [model.chat(), model.chat()]) await chat.send('Hi', { maxTokens: 1 });   // one has the model's own
+  })();
+  for (let i = 0; closed.length < 2 && i < 100; i++) {
+    collect();
+    await new Promise(resolve => { setTimeout(resolve, 10); });
+  }
+  assert.equal(closed.length, 2);
+});
+
+test('a load with reserve: false takes the memory of its session when tokens come', async () => {
+  const sizes = [];
+  for (const reserve of [true, false]) {
+    const one = await Plumb.load(realPath, { threads: 1, worker: false, contextLength: 4096, reserve });
+    const { sessionBytes } = await one.info();
+    assert.equal(await one.generate(ask(QUESTIONS[0]), GREEDY), alone[0]);
+    sizes.push(sessionBytes, (await one.info()).sessionBytes);
+    await one.close();
+  }
+  const [reserved, same, grown, after] = sizes, kv = 4096 * 30 * 2 * 192 * 2;   // tokens, layers, K and V, rows of i16
+  assert.equal(reserved, same);
+  assert.ok(reserved - grown >= kv, `${reserved} and ${grown} bytes`);
+  assert.ok(after > grown && after < grown + kv / 2, `${grown} and ${after} bytes`);
+});
+
+/** A pool of numbers instead of sessions. */
+function numbered() {
+  let opened = 0;
+  return new SessionPool(async () => /** @type {any} */ (++opened));
+}
+const prompt = (...ids) => Int32Array.from(ids);
+
+test('a prompt goes on in the session whose last prompt it continues, another one in a new session', async () => {
+  const pool = numbered();
+  const [a] = await pool.take(prompt(1, 2)), [b] = await pool.take(prompt(1, 2));
+  assert.deepEqual([a, b], [1, 2]);
+  pool.give(a, prompt(1, 2));
+  pool.give(b, prompt(1, 2, 3));
+  assert.deepEqual(await pool.take(prompt(1, 2, 3, 4)), [b], 'the longest beginning');
+  pool.give(b, prompt(1, 2, 3, 4));
+  assert.deepEqual(await pool.take(prompt(1, 5)), [3], 'it continues none');
+  assert.deepEqual(await pool.take(prompt(1, 2, 5)), [a]);
+});
+
+test('a pool has its most sessions, and who waits for several gets them in turn', async () => {
+  const pool = numbered();
+  const all = await pool.take(prompt(1), MOST_SESSIONS);
+  /** @type {string[]} */
+  const order = [];
+  const abort = new AbortController();
+  const waiting = [['three', 3], ['gone', 1], ['one', 1]].map(async ([name, n]) => {
+    const taken = await pool.take(prompt(2), Number(n), name === 'gone' ? abort.signal : undefined);
+    order.push(`${name}: ${taken.join()}`);
+  });
+  const gone = assert.rejects(waiting[1], /enough/);
+  for (const session of all.slice(0, 2)) pool.give(session, prompt(1));
+  await new Promise(resolve => { setImmediate(resolve); });
+  assert.deepEqual(order, [], 'three are not free');
+  abort.abort(new Error('enough'));
+  await gone;
+  for (const session of all.slice(2, 4)) pool.give(session, prompt(1));
+  await Promise.all([waiting[0], waiting[2]]);
+  assert.deepEqual(order, ['three: 1,2,3', 'one: 4'], 'the one that was not used for longest comes first');
+});
+
+test('a session that cannot be opened takes no place in the pool', async () => {
+  let fails = 3;
+  const pool = new SessionPool(async () => {
+    if (fails-- > 0) throw new Error('no memory');
+    return /** @type {any} */ (fails);
+  });
+  await assert.rejects(pool.take(prompt(1), 2), /no memory/);
+  await assert.rejects(pool.take(prompt(1), 2), /no memory/);
+  assert.equal((await pool.take(prompt(1), MOST_SESSIONS)).length, MOST_SESSIONS);
 });
