@@ -46,9 +46,16 @@
 /** @typedef {typeof import('./formats.js').FORMAT} FormatKey
  * @typedef {AnsweringModel & Record<FormatKey, () => Promise<import('./formats.js').Format>>} ChatModel  the model that
  *   answers */
+/** @typedef {object} Pool  the sessions that answer prompts
+ * @property {(prompt: Int32Array, n?: number, signal?: AbortSignal) =>
+ *   Promise<import('../api/session.js').Session[]>} take  n of them, for answers to a prompt
+ * @property {(session: any, prompt: Int32Array) => void} give  gives one back, which answered a prompt
+ * @property {(prompt: Int32Array) => import('../api/session.js').Session | undefined} find  the one that answered a
+ *   prompt last */
 /** @typedef {object} AnsweringModel  what a ChatModel has besides its format
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
  * @property {import('../engine/generation.js').Stats} [lastStats]  of its last answer
+ * @property {Pool} pool
  * @property {() => Promise<{contextLength: number, module: string}>} info
  * @property {(messages: Message[], options?: TemplateOptions) => Promise<Int32Array>} tokenizeChat
  * @property {(text: string, options?: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize

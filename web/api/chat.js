@@ -56,13 +56,14 @@ import { TextAnswer } from './text-answer.js';
  * prompt is too long; PLUMB_ERROR_TEMPLATE, the model's chat template refuses it; PLUMB_ERROR_ARGUMENT.  A chat gives
  * one answer at a time; a call that would change the chat during an answer is PLUMB_ERROR_STATE.
  *
- * A chat has a session: the first one of a model has that of the model, and each one beside it has its own, so that
- * several chats answer at the same time, and none computes again what it has computed. */
+ * Several chats of a model answer at the same time, and each goes on from what it has computed, while the model has
+ * memory for it.  Then what was not used for longest is computed again. */
 export class Chat {
   #model;
-  #open;
-  /** @type {Promise<{session: ChatSession, close?: () => Promise<void>}> | undefined} */
-  #opened;
+  /** The tokens of its last prompt. @type {Int32Array | undefined} */
+  #last;
+  /** With contextEnd 'shift': its session, which has dropped tokens. @type {ChatSession | undefined} */
+  #kept;
   #tools;
   #contextEnd;
   #sinks;
@@ -74,14 +75,11 @@ export class Chat {
   /** Statistics of the last answer that ended. @type {Stats | undefined} */
   lastStats = undefined;
 
-  /** @param {import('../answers/messages.js').ChatModel} model @param {ChatOptions} [options]
-   * @param {(chat: Chat) => Promise<{session: ChatSession, close?: () => Promise<void>}>} [open]  gives the chat its
-   *   session; default: the model itself */
-  constructor(model, options = {}, open = async () => ({ session: /** @type {ChatSession} */ (model) })) {
+  /** @param {import('../answers/messages.js').ChatModel} model @param {ChatOptions} [options] */
+  constructor(model, options = {}) {
     known.checkOptions('chat', options, known.CHAT);
     const { system, tools, messages = [], contextEnd = 'error', sinks, ...defaults } = options;
     this.#model = model;
-    this.#open = open;
     const given = messages.length > 0 ? this.#checked('chat', messages) : [];
     if (system !== undefined && isSystem(given[0])) {
       throw argumentError('chat: give either system or a system message in messages, not both');
@@ -226,30 +224,46 @@ export class Chat {
     this.#trimmed = 0;
   }
 
-  /** Frees the chat's session.  The messages remain; if the chat is asked again, it takes a session again. */
-  async close() {
-    const opened = this.#opened;
-    this.#opened = undefined;
-    await (await opened)?.close?.();
+  /** Returns what was computed of the chat, as session.save does.
+   * @returns {Promise<Uint8Array<ArrayBuffer>>} */
+  async save() {
+    const { pool } = this.#model, prompt = this.#last ?? new Int32Array();
+    const held = this.#kept ?? pool.find(prompt);
+    if (held) return held.save();
+    const [session] = await pool.take(prompt);   // others have used its session meanwhile
+    try {
+      await session.rewind();
+      if (prompt.length > 0) await session.feed(prompt);
+      return await session.save();
+    } finally {
+      pool.give(session, prompt);
+    }
   }
 
-  /** Returns what the chat's session has computed, as session.save does.
-   * @returns {Promise<Uint8Array<ArrayBuffer>>} */
-  async save() { return (await this.#session()).save(); }
-
-  /** Gives the chat's session what save has returned, for a chat with the same messages: then the next answer begins at
-   * once.  The errors are those of session.restore. @param {Uint8Array | ArrayBuffer} bytes */
-  async restore(bytes) { await (await this.#session()).restore(bytes); }
-
-  /** @returns {Promise<ChatSession>} */
-  async #session() {
-    const opened = this.#opened ??= this.#open(this);
+  /** Takes what save has returned, for a chat with the same messages: then its next answer begins at once.  The errors
+   * are those of session.restore. @param {Uint8Array | ArrayBuffer} bytes */
+  async restore(bytes) {
+    const { pool } = this.#model, none = new Int32Array();
+    const session = this.#kept ?? (await pool.take(none))[0];
     try {
-      return (await opened).session;
-    } catch (error) {
-      if (this.#opened === opened) this.#opened = undefined;
-      throw error;
+      await session.restore(bytes);
+      this.#last = this.#messages.length === 0 ? none
+        : await this.#model.tokenizeChat(this.#messages, { addGenerationPrompt: false });
+    } finally {
+      if (!this.#kept) pool.give(session, this.#last ?? none);
     }
+  }
+
+  /** The session that answers a prompt, which must be given back.
+   * @param {Int32Array} prompt @returns {Promise<ChatSession>} */
+  async #take(prompt) {
+    if (this.#kept) return this.#kept;
+    const { pool } = this.#model, [session] = await pool.take(prompt);
+    if (this.#contextEnd === 'shift') {
+      this.#kept = session;
+      lost.register(this, { pool, session });
+    }
+    return session;
   }
 
   /** All messages with further ones. @param {string} where @param {string | Message | Message[]} content */
@@ -311,12 +325,15 @@ export class Chat {
     this.lastStats = undefined;
     /** @type {ChatSession | undefined} */
     let session;
+    /** @type {Int32Array} */
+    let prompt = new Int32Array();
     try {
       this.#messages = messages;
-      session = await this.#session();
       const schema = given.schema === undefined ? undefined : jsonSchemaOf('chat', given.schema);
       const options = { ...given, schema: /** @type {typeof given.schema} */ (schema) };
-      const { ids, sinks } = await this.#prompt(session, { template, showSchema, ...options }, about.tools);
+      const { ids, sinks } = await this.#prompt({ template, showSchema, ...options }, about.tools);
+      prompt = ids;
+      session = await this.#take(ids);
       const answer = await beginAnswer(session, ids, about, { ...options, sinks });
       reader = answer.reader;
       stats = this.lastStats = yield* mapped(answer.deltas, delta => {
@@ -335,26 +352,28 @@ export class Chat {
         this.#trimmed = trimmed;
       } else this.#messages = [...messages, { role: 'assistant', content: '', ...said }];
       if (!failed) this.lastStats ??= session?.lastStats;
+      if (session) this.#last = prompt;
+      if (session && !this.#kept) this.#model.pool.give(session, prompt);
     }
   }
 
   /** Returns the tokens of the messages, without those that are left out, and how many of them stay in a full context.
    * If they are still too many, generate throws.
-   * @param {ChatSession} session @param {GenerateOptions & {showSchema: boolean}} options
+   * @param {GenerateOptions & {showSchema: boolean}} options
    * @param {import('../answers/messages.js').Tool[]} [tools] */
-  async #prompt(session, { template, showSchema, maxTokens = Infinity, signal, ...options }, tools) {
+  async #prompt({ template, showSchema, maxTokens = Infinity, signal, ...options }, tools) {
     const messages = showSchema ? withSchemaShown('chat', this.#messages, options) : this.#messages;
     const head = isSystem(messages[0]) ? 1 : 0;
     const variables = { ...template, ...tools && { tools } };
-    const { contextLength } = await session.info();
+    const { contextLength } = await this.#model.info();
     const limit = mostOfPrompt(contextLength, maxTokens);
     const tokens = (/** @type {number} */ start) =>
-      session.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
+      this.#model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], variables);
     const start = head + this.#trimmed;
     const ids = await tokens(start);
     if (this.#contextEnd === 'shift') {
       if (this.#sinks !== undefined || head === 0) return { ids, sinks: this.#sinks ?? LEAST_SINKS };
-      const other = await session.tokenizeChat([messages[0], { role: 'user', content: '.' }], variables);
+      const other = await this.#model.tokenizeChat([messages[0], { role: 'user', content: '.' }], variables);
       const differs = ids.findIndex((id, i) => id !== other[i]);
       return { ids, sinks: Math.max(LEAST_SINKS, differs < 0 ? ids.length : differs) };
     }
@@ -366,6 +385,10 @@ export class Chat {
     return { ids: await tokens(first) };
   }
 }
+
+/** Gives back the sessions of chats that nobody can use any more.
+ * @type {FinalizationRegistry<{pool: import('../answers/messages.js').Pool, session: ChatSession}>} */
+const lost = new FinalizationRegistry(({ pool, session }) => pool.give(session, new Int32Array()));
 
 /** How many tokens stay at least in a full context: Xiao et al. 2024, "Efficient Streaming Language Models with
  * Attention Sinks", table 2. */

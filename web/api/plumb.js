@@ -307,10 +307,14 @@ export class Model extends Session {
   #format;
   /** Prompts that are chats. @type {WeakSet<object>} */
   #chats = new WeakSet();
-  /** The chat that uses the session of the model. @type {WeakRef<Chat> | undefined} */
-  #first;
-  /** The sessions that answer chat.completions. */
-  pool = new SessionPool(async () => openSession(this, { ...await this.#sessionArgs(), isCache: true }));
+  #hasOpened = false;
+  /** The sessions that answer chats; the first one is that of the model.
+   * @type {import('../answers/messages.js').Pool} @override */
+  pool = new SessionPool(async () => {
+    if (this.#hasOpened) return openSession(this, { ...await this.#sessionArgs(), isCache: true });
+    this.#hasOpened = true;
+    return this;
+  }, async () => (await this.info()).contextLength);
 
   /** @param {import('../base/protocol.js').Transport} transport @param {Loaded} loaded
    * @param {ClientPlatform} platform */
@@ -325,7 +329,7 @@ export class Model extends Session {
      * OpenAI's parameters and returns OpenAI's results.
      * @type {((options?: import('./chat.js').ChatOptions) => Chat) & {completions: Completions}} */
     this.chat = Object.assign((/** @type {import('./chat.js').ChatOptions | undefined} */ options) =>
-      new Chat(this, options, chat => this.#sessionFor(chat)), { completions: new Completions(held) });
+      new Chat(this, options), { completions: new Completions(held) });
     /** Embeddings with OpenAI's parameters and results. */
     this.embeddings = new Embeddings(held);
     /** What runs differently from what was asked for, and why.  'threads': there is only one thread.  'module': the
@@ -399,17 +403,6 @@ export class Model extends Session {
   /** @param {{contextLength?: number}} [options] */
   async #sessionArgs({ contextLength } = {}) {
     return { contextLength: contextLength ?? (await this.info()).contextLength };
-  }
-
-  /** The session of a chat: that of the model for the first, and another one for each chat beside it.
-   * @param {Chat} chat @returns {Promise<{session: Session, close?: () => Promise<void>}>} */
-  async #sessionFor(chat) {
-    if (!this.#first?.deref()) {
-      this.#first = new WeakRef(chat);
-      return { session: this, close: async () => { this.#first = undefined; } };
-    }
-    const session = await this.session();
-    return { session, close: () => session.close() };
   }
 
   /** Converts a text to token ids.

@@ -66,6 +66,8 @@ export class Session {
   #owner;
   #id;
   #closed = false;
+  /** The sessions that answer chats: this one. @type {import('../answers/messages.js').Pool} */
+  pool = { take: async () => [this], give() {}, find: () => this };
 
   /** @param {Model | undefined} owner  undefined: the session is a model @param {number} id  0: that of the load */
   constructor(owner, id) {
