@@ -567,3 +567,32 @@ test('the drop overlay goes away after a drag that ends elsewhere', async () => 
   }
   await page.close();
 });
+
+test('a long conversation goes on after a reload without being read again, until it is deleted', async () => {
+  const kept = () => page.evaluate(async () => {
+    const names = [], root = await navigator.storage.getDirectory();
+    const folder = await root.getDirectoryHandle('plumb-chats').catch(() => undefined);
+    for await (const handle of folder?.values() ?? []) {
+      if ((await handle.getFile()).size > 0 && !handle.name.endsWith('.crswap')) names.push(handle.name);
+    }
+    return names;
+  });
+  const until = async n => {
+    while ((await kept()).length !== n) await page.waitForTimeout(50);
+  };
+  const read = async () => Number(/(\d+) read at/.exec(
+    await page.locator('#log > .assistant .figures').last().textContent() ?? '')?.[1]);
+  const before = (await kept()).length;
+  if (await page.isEnabled('#new-chat')) await page.click('#new-chat');
+  await answer(page, `Which of these is a fruit? ${'A stone, a tree, a river, an apple. '.repeat(40)}`);
+  assert.ok(await read() > 350);
+  await until(before + 1);
+  await page.reload();
+  await state(page, 'ready');
+  await answer(page, 'And a plant?');
+  assert.ok(await read() < 40, `${await read()} tokens were read`);
+  const item = page.locator('#chats li').first();
+  await item.hover();
+  await item.getByRole('button', { name: /^Delete/ }).click();
+  await until(before);
+});

@@ -70,7 +70,7 @@ test('if both tabs write at the same time, there are two conversations, each wit
 test('consecutive writes of one tab make only one copy', async () => {
   const made = await b.evaluate(async () => {
     const { openStore } = await import('/web/chat/conversation-store.js');
-    const quiet = { saving() {}, diverged() {}, changed() {} };
+    const quiet = { saving() {}, diverged() {}, removed() {}, changed() {} };
     const [one, two] = [await openStore(quiet), await openStore(quiet)];
     const [{ id }] = one.list();
     one.get(id).messages.push({ role: 'user', content: 'one' });

@@ -16,6 +16,7 @@ import { explain, ExplainedError } from './explain.js';
  * @property {WeakMap<Message, Token[]>} tokens  gets those of the answer
  * @property {import('./message-list.js').MessageList} list
  * @property {() => void} save  saves the conversation
+ * @property {import('./saved-states.js').SavedStates} states
  * @property {(text: string) => void} status  shows what the model does */
 
 /** Milliseconds between two saves of a growing answer, and between two updates of its speed. */
@@ -75,9 +76,9 @@ export class Answering {
   }
 
   async #grow() {
-    const { model, save, status } = this.question, message = this.#message, seen = this.#seen;
+    const { save, status, states } = this.question, message = this.#message, seen = this.#seen;
     let first = 0, counted = 0, shownAt = 0, savedAt = performance.now();
-    const { pieces, trimmed } = await this.#ask();
+    const { pieces, trimmed, chat, stats: lastStats } = await this.#ask();
     for await (const piece of pieces) {
       const now = performance.now();
       if (first === 0) [first, counted] = [now, seen.length];
@@ -92,7 +93,7 @@ export class Answering {
         save();
       }
     }
-    const stats = model.lastStats;
+    const stats = lastStats();
     if (!stats) return;
     const total = (this.#known.cut?.tokens ?? 0) + stats.tokens;
     message.figures = summary({ ...stats, tokens: total }, trimmed());
@@ -100,11 +101,13 @@ export class Answering {
       message.cut = { by: stats.tokens === this.#sampling.maxTokens ? 'limit' : 'context', tokens: total };
     }
     this.used = stats.promptTokens + stats.tokens;
+    if (chat) states.keep(this.question.chat.id, chat, this.used);
   }
 
   /** Asks the model, and returns the answer in pieces.
-   * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number}>}  trimmed: how many of the first messages
-   *   did not fit */
+   * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number, chat?: import('../api/chat.js').Chat,
+   *   stats: () => import('../api/plumb.js').Stats | undefined}>}  trimmed: how many of the first messages did not fit;
+   *   stats: once it has ended */
   async #ask() {
     const { model, open } = this.question, sampling = this.#sampling, schema = this.#schema;
     const messages = this.#messages, own = {
@@ -113,16 +116,17 @@ export class Answering {
     };
     if (open) {
       const { ids, trimmed } = await continuation(model, messages, open, sampling.maxTokens);
-      return { pieces: model.generate(ids, own), trimmed: () => trimmed };
+      return { pieces: model.generate(ids, own), trimmed: () => trimmed, stats: () => model.lastStats };
     }
     const thinks = schema === undefined && sampling.reasoningBudget !== 0, question = messages.pop();
     const template = sampling.reasoningBudget === undefined && thinks ? {} : { enable_thinking: thinks };
     const chat = model.chat({ messages, contextEnd: 'trim' });
+    await this.question.states.restore(this.question.chat.id, chat);
     const pieces = chat.send(question ?? '', {
       ...own, template, ...schema !== undefined && { schema, showSchema: false, reasoningBudget: undefined },
       onDelta: ({ reasoning }) => reasoning !== undefined && this.#think(reasoning),
     });
-    return { pieces, trimmed: () => chat.trimmed };
+    return { pieces, trimmed: () => chat.trimmed, chat, stats: () => chat.lastStats };
   }
 
   /** @param {string} reasoning */

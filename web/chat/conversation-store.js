@@ -104,6 +104,7 @@ export const wordsOf = text => text.split(/\s+/).filter(Boolean)
  * @property {(saved: boolean) => void} saving  called when the browser fails to store a conversation, or succeeds again
  * @property {(conversation: Conversation) => void} diverged  another tab has changed this conversation, so this tab's
  *   version is now a copy, with its own id and title
+ * @property {(id: string) => void} removed  this tab has removed a conversation
  * @property {() => void} changed  another tab has added, changed or removed conversations */
 
 /** Milliseconds from another tab's notice until this tab reads what was written: a growing answer sends several notices
@@ -262,6 +263,7 @@ export class Store {
   remove(id) {
     this.#removed.add(id);
     this.#all.delete(id);
+    this.#listener.removed(id);
     remember(unsavedKey(id), undefined);
     return this.#finish(this.#database?.write(store => void store.delete(id))
       .then(() => this.#channel?.postMessage(id)));

@@ -46,7 +46,7 @@ export class Loader {
     const isReplaced = () => this.#running !== controller;
     if (isReplaced()) return;
     try {
-      const loaded = await Plumb.load(source, { ...this.#options(), persist: true, signal,
+      const loaded = await Plumb.load(source, { ...this.#options(), persist: true, reserve: false, signal,
         onProgress: progress => isReplaced() || this.#showProgress(progress) });
       const kind = await prepare(loaded);
       if (isReplaced()) return this.#close(loaded);

@@ -14,6 +14,7 @@ import { ModelsDialog } from './models-dialog.js';
 import { OFFERED } from './offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createPanel } from './panels.js';
+import { SavedStates } from './saved-states.js';
 import { Settings } from './settings.js';
 import { createSettingsDialog } from './settings-dialog.js';
 
@@ -52,6 +53,7 @@ const state = {
  * @type {WeakMap<import('./conversation-store.js').Message, import('./inspect.js').Token[]>} */
 const tokens = new WeakMap();
 
+const states = new SavedStates();
 const settings = new Settings();
 createSettingsDialog(settings, changed => {
   if (changed && state.model !== 'failed' && loader.source) void loader.load(loader.source);
@@ -59,7 +61,10 @@ createSettingsDialog(settings, changed => {
 }, trainedContext);
 const loader = new Loader(settings.loading, now => {
   state.model = now;
-  if (now === 'loading') stop();
+  if (now === 'loading') {
+    stop();
+    states.forget();
+  }
   show();
   updateInspector();
   settled();
@@ -84,6 +89,7 @@ const loading = isolate().catch(() => {}).then(() => models.start());
 const { MessageList } = await import('./message-list.js');
 const list = new MessageList({ edit, regenerate, continueAnswer, busy });
 const store = await openStore({
+  removed: id => states.remove(id),
   saving(saved) {
     element('chats-note', 'p').textContent = saved ? '' : UNSAVED;
     if (!saved) toast(UNSAVED, 'Export all', () => element('export-json', 'button').click());
@@ -287,7 +293,7 @@ async function answer(open) {
   show();
   if (!model) return;
   const { conversation: chat } = state, answering = state.running = new Answering({
-    model, chat, open, settings, prompt, tokens, list, save: () => save(chat),
+    model, chat, open, settings, prompt, tokens, list, states, save: () => save(chat),
     status: text => { if (state.running === answering) page.status.textContent = text; },
   });
   show();
