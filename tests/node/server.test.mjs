@@ -103,11 +103,14 @@ describe('a server', () => {
   });
 
   test('the chat page is at /, isolated, and files of the machine are not', async () => {
-    const page = await fetch(`${server.url}/`);
+    const page = await fetch(`${server.url}/`), model = new URL(page.url).searchParams.get('model');
     assert.match(await page.text(), /<title>/);
+    const start = await fetch(server.url + model, { headers: { range: 'bytes=0-3' } });
+    assert.deepEqual([start.status, await start.text()], [206, 'GGUF']);
+    assert.match(await (await fetch(`${server.url}/index.js`)).text(), /The package's entry in a browser/);
     assert.equal(page.headers.get('cross-origin-embedder-policy'), 'require-corp');
-    for (const path of ['/package.json', '/web/%2e%2e/Makefile', '/web/cli/main.mjs', '/.git/config',
-      '/web/node/index.js']) {
+    for (const path of ['/package.json', '/%2e%2e/Makefile', '/cli/main.mjs', '/.git/config', '/node/index.js',
+      '/models/fetch.py', '/models/']) {
       assert.equal((await fetch(server.url + path)).status, 404, path);
     }
   });

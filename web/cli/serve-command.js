@@ -1,6 +1,6 @@
 /* The command serve: models on this machine behind a port, with the APIs of OpenAI's service and of Ollama. */
 import { totalmem } from 'node:os';
-import { basename } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { reasonOf } from '../base/errors.js';
 import { createHandler } from '../node/fetch.js';
@@ -57,11 +57,26 @@ function modelsOf(words) {
   return models;
 }
 
-/** The chat page, whose files are below the folder web. */
-const pageOf = (/** @type {string[]} */ names) => createSite({
-  root: fileURLToPath(new URL('../..', import.meta.url)), home: '/web/chat/', names,
-  serves: path => path.startsWith('web/') && isPageFile(path.slice('web/'.length)),
-});
+/** Answers requests for the chat page, and for the files of models that it loads: the page opens with the first.
+ * @param {Record<string, string>} models @param {string[]} names  of this host
+ * @returns {Promise<import('node:http').RequestListener>} */
+async function pageOf(models, names) {
+  const paths = Object.values(models).filter(source => !/^[a-z][\w+.-]+:/i.test(source));
+  /** @type {Map<string, import('node:http').RequestListener>} */
+  const files = new Map(await Promise.all(paths.map(async path => /** @type {const} */ ([
+    `/models/${encodeURIComponent(basename(path))}`,
+    await createSite({ root: dirname(resolve(path)), names, serves: name => name === basename(path) }),
+  ]))));
+  const [first] = files.keys(), page = await createSite({
+    root: fileURLToPath(new URL('..', import.meta.url)), serves: isPageFile, names,
+    home: `/chat/${first ? `?model=${encodeURIComponent(first)}` : ''}`,
+  });
+  return (request, response) => {
+    const file = files.get(request.url ?? '');
+    if (file) request.url = request.url?.slice('/models'.length);
+    (file ?? page)(request, response);
+  };
+}
 
 /** @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
 export async function serve(words, values) {
@@ -71,7 +86,7 @@ export async function serve(words, values) {
     parallel: values.parallel, queue: values.queue, only: values.embeddings ? 'embeddings' : undefined,
   });
   const apiKey = values.apiKey ?? (process.env.PLUMB_API_KEY || undefined);
-  const page = await pageOf([host, ...names]);
+  const page = await pageOf(models, [host, ...names]);
   const server = await startServer(handler, {
     host, port, names, apiKey, origins: values.origins, page, log: line => write(log, line),
   }).catch(error => {

@@ -129,7 +129,7 @@ async function answer(incoming, response, signal, { handler, metrics, host, apiK
     method: incoming.method, headers: incoming.headers, signal,
     ...hasBody && { body: Readable.toWeb(incoming), duplex: 'half' },
   }));
-  await send(await handler(request), response, hasBody && !incoming.complete);
+  await send(await handler(request), response);   // Node reads and drops what is left of the request
 }
 
 /** Whether a request has the key.  Digests of keys have the same length, which timingSafeEqual needs.
@@ -140,11 +140,9 @@ function isKey({ headers }, key) {
   return timingSafeEqual(digest(given), digest(key));
 }
 
-/** Writes a response, as fast as the client takes it.
- * @param {Response} answer @param {ServerResponse} response
- * @param {boolean} isUnread  whether the request has more bytes than were read; then the connection ends with it */
-async function send({ status, headers, body }, response, isUnread) {
-  response.writeHead(status, { ...Object.fromEntries(headers), ...isUnread && { Connection: 'close' } });
+/** Writes a response, as fast as the client takes it. @param {Response} answer @param {ServerResponse} response */
+async function send({ status, headers, body }, response) {
+  response.writeHead(status, Object.fromEntries(headers));
   if (!body) return void response.end();
   /** @type {any} */
   let timer;
