@@ -204,6 +204,43 @@ export const COMPLETION = {
   reasoning_budget: maximum, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
   chat_template_kwargs: template,
 };
+/** The tools of a response, which have no level of their own for the function. @type {Check} */
+const flatTools = value => !(Array.isArray(value)
+  && value.every(tool => tool?.type === 'function' && typeof tool.name === 'string'))
+  && "an array of {type: 'function', name, parameters, ...}; there are no other tools here";
+/** @type {Check} */
+const flatToolChoice = value => !['auto', 'none', 'required'].includes(value)
+  && !(value?.type === 'function' && typeof value.name === 'string')
+  && !(value?.type === 'allowed_tools' && ['auto', 'required'].includes(value.mode) && !flatTools(value.tools))
+  && "'auto', 'none', 'required', {type: 'function', name} or {type: 'allowed_tools', mode, tools}";
+/** @type {Check} */
+const textConfig = value => {
+  const { format, verbosity, ...more } = Object(value), { type, ...rest } = Object(format);
+  const isKnown = !object(value) && Object.keys(more).length === 0 && (verbosity ?? 'medium') === 'medium';
+  const deep = type === 'json_schema' ? { type, json_schema: rest } : format;
+  return !(isKnown && !responseFormat(deep ?? { type: 'text' }))
+    && "{format}, where format is {type: 'text'}, {type: 'json_object'} or {type: 'json_schema', name, schema, "
+    + 'strict?, description?}';
+};
+/** @type {Check} */
+const reasoning = value => (object(value) || !Object.entries(value).every(([name, one]) => one === null
+  || name === 'effort' && !COMPLETION.reasoning_effort(one) || /^(generate_)?summary$/.test(name) && !string(one)))
+  && `{effort, summary}, where effort is ${COMPLETION.reasoning_effort(undefined)}`;
+/** @type {Check} */
+const obfuscation = value => !(Object.entries(Object(value)).every(([name, one]) => name === 'include_obfuscation'
+  && typeof one === 'boolean') && typeof value === 'object')
+  && 'an object whose only property is include_obfuscation, true or false';
+/** @type {Check} */
+const responseInput = value => string(value) && array(value) && 'a string or an array of items';
+/** The parameters of responses.create, with OpenAI's ranges. */
+export const RESPONSE = {
+  model: text, input: responseInput, instructions: string, tools: flatTools, tool_choice: flatToolChoice,
+  parallel_tool_calls: boolean, text: textConfig,
+  max_output_tokens: count, ...parameters('field', ({ openai }) => openai), logit_bias: openaiBias, stop, seed: integer,
+  top_logprobs: logprobs, reasoning, reasoning_budget: maximum, chat_template_kwargs: template,
+  previous_response_id: text, stream: boolean, stream_options: obfuscation, include: texts,
+  truncation: oneOf('disabled', 'auto'), background: oneOf(false), max_tool_calls: count, ...HARMLESS,
+};
 /** The parameters of completions.create, with OpenAI's ranges. */
 export const TEXT_COMPLETION = {
   model: text, prompt: embeddingInput, n: integerFrom(1, 8), max_tokens: count, echo: boolean, logprobs,
@@ -213,7 +250,49 @@ export const TEXT_COMPLETION = {
 /** The parameters of embeddings.create. */
 export const EMBEDDING = {
   model: text, input: embeddingInput, dimensions: count, encoding_format: oneOf('float', 'base64'), user: string,
-  pooling: oneOf('mean', 'cls', 'last'),
+  pooling: oneOf('mean', 'cls', 'last'), truncate: boolean,
+};
+/** @param {Check} check @returns {Check} */
+const emptyOr = check => value => !(Array.isArray(value) && value.length === 0) && check(value);
+/** What Ollama's API has and models here do not. @param {string} expected @returns {Check} */
+const none = expected => emptyOr(value => value !== '' && expected);
+/** A time: seconds, or a number with its unit; negative: for ever. @type {Check} */
+const duration = value => typeof value !== 'number' && !/^-?\d+(\.\d+)?(ms|s|m|h)$/.test(value)
+  && "a number of seconds, or a text such as '5m'";
+/** @type {Check} */
+const ollamaFormat = value => value !== '' && value !== 'json' && object(value) && "'json' or a JSON Schema";
+/** The roles of Ollama's messages are checked with those of chats. @type {Check} */
+const ollamaMessages = value => !(Array.isArray(value) && value.every(message => !object(message)
+  && !string(message.content ?? '') && !((message.images ?? []).length > 0)))
+  && 'an array of {role, content}, without images, because models read text only';
+/** Options of Ollama that say how it should compute, which is not for a request to say here. */
+const HARDWARE = Object.fromEntries(['num_ctx', 'num_keep', 'num_batch', 'num_gpu', 'main_gpu', 'low_vram', 'f16_kv',
+  'vocab_only', 'use_mmap', 'use_mlock', 'num_thread', 'numa', 'penalize_newline', 'logits_all', 'embedding_only']
+  .map(name => [name, () => false]));
+/** The `options` of Ollama's requests. */
+export const OLLAMA_OPTIONS = {
+  ...parameters('field', ({ openai }) => openai), repeat_last_n: integerFrom(-1, 16777216),
+  num_predict: integerFrom(-2, MAX_TOKENS), seed: integer, stop: emptyOr(stop),
+  mirostat: oneOf(0), mirostat_tau: within(0, 100), mirostat_eta: within(0, 1), tfs_z: oneOf(1), ...HARDWARE,
+};
+const OLLAMA_ANY = { model: text, options: object, keep_alive: duration };
+const OLLAMA_ANSWER = {
+  ...OLLAMA_ANY, stream: boolean, format: ollamaFormat, think: oneOf(true, false, 'low', 'medium', 'high'),
+  logprobs: boolean, top_logprobs: logprobs, truncate: boolean, shift: boolean,
+};
+export const OLLAMA_CHAT = { ...OLLAMA_ANSWER, messages: ollamaMessages, tools };
+export const OLLAMA_GENERATE = {
+  ...OLLAMA_ANSWER, prompt: string, system: string, raw: boolean,
+  suffix: none('no suffix: models here only continue a text'), images: none('no images: models read text only'),
+  template: none('no template: the one of the model is used'),
+  context: none('no context: send the messages to /api/chat'),
+};
+export const OLLAMA_EMBED = {
+  ...OLLAMA_ANY, input: embeddingInput, truncate: boolean, dimensions: count,
+};
+export const OLLAMA_EMBEDDINGS = { ...OLLAMA_ANY, prompt: string };
+export const OLLAMA_SHOW = {
+  model: text, name: text, verbose: boolean, system: string, template: string, options: object,
 };
 /** Texts of a request, as they are or as {text}. @type {Check} */
 const documents = value => !(Array.isArray(value) && value.every(one => typeof (one?.text ?? one) === 'string'))

@@ -37,8 +37,9 @@ name of its file without .gguf.
                         Ctrl-C ends at once
   --ctx, --threads, --precision, --kv-type, --snapshots   as in plumb run
 
-Paths: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models,
-/rerank, /tokenize, /detokenize, /health, /metrics (Prometheus).
+Paths: /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings,
+/v1/models, /rerank, /tokenize, /detokenize, /health, /metrics (Prometheus);
+of Ollama /api/chat, /api/generate, /api/embed, /api/tags, /api/show, /api/ps.
 `;
 
 const PORT = 11434, GRACE = 10;

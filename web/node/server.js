@@ -56,7 +56,7 @@ export async function startServer(handler, { host = '127.0.0.1', port = 0, log =
       await answer(request, response, abort.signal, { handler, metrics, host, ...rules });
     } catch (error) {
       failure = httpError(error);
-      refuse(response, failure);
+      refuse(response, failure, path);
     }
   });
   await new Promise((resolve, reject) => {
@@ -102,9 +102,9 @@ async function answer(incoming, response, signal, { handler, metrics, host, apiK
   }
   if (incoming.method === 'OPTIONS') {
     response.writeHead(204, {
-      Allow: 'GET, POST, OPTIONS',
+      Allow: 'GET, POST, DELETE, OPTIONS',
       ...!isOwn && {
-        'Access-Control-Allow-Methods': 'GET, POST', 'Access-Control-Max-Age': '600',
+        'Access-Control-Allow-Methods': 'GET, POST, DELETE', 'Access-Control-Max-Age': '600',
         'Access-Control-Allow-Headers': incoming.headers['access-control-request-headers'] ?? '*',
       },
     });
@@ -158,9 +158,10 @@ async function send({ status, headers, body }, response) {
     .finally(() => clearTimeout(timer));
 }
 
-/** Answers with an error, if the answer has not begun. @param {ServerResponse} response @param {HttpError} error */
-function refuse(response, error) {
+/** Answers with an error, if the answer has not begun. @param {ServerResponse} response @param {HttpError} error
+ * @param {string} path */
+function refuse(response, error, path) {
   if (response.headersSent || response.destroyed) return void response.destroy();
   response.writeHead(error.status, { 'Content-Type': 'application/json', ...error.headers });
-  response.end(JSON.stringify(errorBody(error)));
+  response.end(JSON.stringify(errorBody(error, path)));
 }

@@ -113,11 +113,14 @@ export async function beginChoices(model, prompt, { n, options }, signal, start)
   }
 }
 
+/** Why an answer has ended without a reason of its own. */
+export const closedError = () => new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
+
 /** Throws if one of the answers was ended by the signal, or by closing the model.
  * @param {Choice<any>[]} choices @param {AbortSignal} [signal] */
 export function checkEnded(choices, signal) {
   if (!choices.some(({ stats }) => stats?.finishReason === 'abort')) return;
-  throw signal?.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model was closed');
+  throw signal?.reason ?? closedError();
 }
 
 /** The statistics of those that have ended. @param {Choice<any>[]} choices */

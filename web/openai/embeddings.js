@@ -10,7 +10,8 @@ import { givenOf, nameOf } from './answering.js';
  *   that
  * @property {'float' | 'base64' | null} [encoding_format]  base64: the bytes of a vector's f32 values; default float
  * @property {string | null} [user]
- * @property {'mean' | 'cls' | 'last' | null} [pooling]  plumb's own: as in model.embed */
+ * @property {'mean' | 'cls' | 'last' | null} [pooling]  plumb's own: as in model.embed
+ * @property {boolean | null} [truncate]  plumb's own: as in model.embed */
 /** @typedef {object} Embedding
  * @property {'embedding'} object
  * @property {number} index  of the text
@@ -43,7 +44,7 @@ export class Embeddings {
     const where = 'embeddings.create';
     known.checkOptions(where, options, known.FEED);
     const given = givenOf(where, params, known.EMBEDDING, '{input, ...}');
-    const { input, dimensions, encoding_format: format = 'float', pooling } = given;
+    const { input, dimensions, encoding_format: format = 'float', pooling, truncate } = given;
     if (input === undefined) throw argumentError(`${where}: input is missing`);
     const isOne = typeof input === 'string' || typeof input[0] === 'number';
     const texts = /** @type {(string | number[])[]} */ (isOne ? [input] : input)
@@ -52,7 +53,7 @@ export class Embeddings {
     const { model, free } = await this.#hold(where, given.model, options.signal);
     let tokens = 0;
     const vectors = await model.embed(texts, {
-      dimensions, pooling, signal: options.signal, onProgress: progress => { tokens = progress.tokens; },
+      dimensions, pooling, truncate, signal: options.signal, onProgress: progress => { tokens = progress.tokens; },
     }).finally(free);
     return {
       object: 'list', model: nameOf(model, given.model),

@@ -31,8 +31,9 @@ export function httpError(error) {
   return new HttpError(404, `there is no model ${JSON.stringify(model)}; the models are: ${names}`, 'model_not_found');
 }
 
-/** The body of an error, as OpenAI's service has it. @param {HttpError} error */
-export const errorBody = ({ status, message, code }) => ({
+/** The body of an error, as OpenAI's service has it, or as Ollama has it. @param {HttpError} error
+ * @param {string} [path]  of the request */
+export const errorBody = ({ status, message, code }, path = '') => path.startsWith('/api/') ? { error: message } : ({
   error: {
     message, param: null, code,
     type: status === 429 ? 'rate_limit_error' : status < 500 ? 'invalid_request_error' : 'server_error',
@@ -74,10 +75,15 @@ export async function bodyOf(request, most) {
  * @param {(error: HttpError) => string} failed  the last part, if there is an error */
 function streamed(parts, type, failed) {
   const encoder = new TextEncoder();
+  /** Begun at once, because only a generator that was begun frees what it uses when it is left.
+   * @type {Promise<IteratorResult<string>> | undefined} */
+  let first = parts.next();
+  first.catch(() => {});
   const body = new ReadableStream({
     async pull(controller) {
       try {
-        const { done, value } = await parts.next();
+        const { done, value } = await (first ?? parts.next());
+        first = undefined;
         if (done) controller.close();
         else controller.enqueue(encoder.encode(value));
       } catch (error) {

@@ -1,14 +1,18 @@
 /* A function from a Request to a Response that answers as OpenAI's service does, with models on this machine.  The same
  * function is behind plumb serve, in a service worker, and in a program that has no port. */
+import { onAbort } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { MOST_SESSIONS } from '../api/pool.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
 import { Reranking } from '../openai/reranking.js';
+import { Responses } from '../openai/responses.js';
 import { TextCompletions } from '../openai/text-completions.js';
 import { bodyOf, errorBody, eventStream, httpError, HttpError, json } from './answers.js';
 import { Models } from './models.js';
+import { Ollama } from './ollama.js';
+import { route } from './route.js';
 import { Turns } from './turns.js';
 
 /** @typedef {object} OwnHandlerOptions
@@ -17,19 +21,17 @@ import { Turns } from './turns.js';
  * @property {'embeddings'} [only]  answers only requests for embeddings, reranking and tokens
  * @property {number} [maxBody]  the most bytes of a request's body; default 16 MiB
  * @typedef {import('./models.js').ModelsOptions & OwnHandlerOptions} HandlerOptions */
-/** @typedef {object} Call
- * @property {any} body  the JSON of the request
- * @property {string[]} names  the parts of the path that the route names
- * @property {{signal: AbortSignal}} options */
-/** @typedef {(call: Call) => Promise<Response | object> | Response | object} Endpoint  an object is answered as JSON */
-/** @typedef {import('../engine/generation.js').Stats} Stats */
+/** @typedef {import('../engine/generation.js').Stats} Stats
+ * @typedef {import('./route.js').Hold} Hold */
+/** @typedef {(input: Request | string | URL, init?: RequestInit) => Promise<Response>} Fetch  with the arguments of the
+ *   platform's fetch.  Rejects with the reason of the request's signal, if that is aborted */
 /** @typedef {object} Served  what a handler has besides answering
  * @property {Models} models
  * @property {Turns} turns
  * @property {(path: string) => string | undefined} routeOf  the route of a path, as in /v1/models/*
  * @property {(call: (stats: Stats) => void) => void} onStats  call receives the statistics of each answer that ends
  * @property {() => Promise<void>} close  ends all answers, and frees the models; the next request loads again
- * @typedef {((request: Request) => Promise<Response>) & Served} Handler */
+ * @typedef {Fetch & Served} Handler */
 
 /** @param {import('./models.js').Loader} plumb @param {HandlerOptions} [options] @returns {Handler} */
 export function createHandler(plumb, options = {}) {
@@ -49,10 +51,13 @@ export function createHandler(plumb, options = {}) {
       },
     };
   };
-  const routes = [...only ? [] : generating(hold), ...measuring(hold), ...telling(models)];
-  /** @param {Request} request */
-  const respond = async request => {
-    const { pathname } = new URL(request.url), path = pathname.replace(/(.)\/+$/, '$1');
+  const ollama = new Ollama(models, hold);
+  const routes = [
+    ...only ? [] : [...generating(hold), ...ollama.generating], ...measuring(hold), ...ollama.measuring,
+    ...telling(models), ...ollama.telling,
+  ];
+  /** @param {Request} request @param {string} path @param {AbortSignal} signal */
+  const respond = async (request, path, signal) => {
     const found = routes.filter(route => route.pattern.test(path));
     if (found.length === 0) throw new HttpError(404, `there is no ${path}`, 'not_found');
     const wanted = request.method === 'HEAD' ? 'GET' : request.method;
@@ -61,23 +66,28 @@ export function createHandler(plumb, options = {}) {
       const methods = found.map(({ method }) => method).join(', ');
       throw new HttpError(405, `${path} takes ${methods}, not ${request.method}`, null, { Allow: methods });
     }
-    const names = (route.pattern.exec(path) ?? []).slice(1).map(decodeURIComponent);
-    const options = { signal: request.signal };
+    const names = (route.pattern.exec(path) ?? []).slice(1).map(decoded), options = { signal };
     if (route.method !== 'POST') return responseOf(await route.endpoint({ body: undefined, names, options }));
-    const body = await bodyOf(request, maxBody), end = await turns.take(request.signal);
+    const body = await bodyOf(request, maxBody), end = await turns.take(signal);
     try {
-      return ending(responseOf(await route.endpoint({ body, names, options })), end);
+      const response = ending(responseOf(await route.endpoint({ body, names, options })), end, signal);
+      signal.throwIfAborted();
+      return response;
     } catch (error) {
       end();
       throw error;
     }
   };
-  const handler = async (/** @type {Request} */ request) => {
+  /** @type {Fetch} */
+  const handler = async (input, init) => {
+    const request = input instanceof Request && !init ? input : new Request(input, init);
+    const signal = init?.signal ?? request.signal, path = new URL(request.url).pathname.replace(/(.)\/+$/, '$1');
     try {
-      return await respond(request);
+      return await respond(request, path, signal);
     } catch (error) {
+      signal.throwIfAborted();
       const failure = httpError(error);
-      return json(errorBody(failure), failure.status, failure.headers);
+      return json(errorBody(failure, path), failure.status, failure.headers);
     }
   };
   return Object.assign(handler, {
@@ -90,46 +100,70 @@ export function createHandler(plumb, options = {}) {
 /** @param {Response | object} answer */
 const responseOf = answer => answer instanceof Response ? answer : json(answer);
 
-/** The response, which calls end when its body was read, or is left. @param {Response} response
- * @param {() => void} end */
-function ending(response, end) {
+/** @param {string} part  of a path */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new HttpError(400, `${JSON.stringify(part)} in the path is not percent-encoded UTF-8`);
+  }
+}
+
+/** The response, which calls end when its body was read, or is left, or the signal is aborted.
+ * @param {Response} response @param {() => void} end @param {AbortSignal} signal */
+function ending(response, end, signal) {
   const isStream = response.headers.get('Content-Type') !== 'application/json';
   if (!isStream || !response.body) {
     end();
     return response;
   }
   const reader = response.body.getReader();
+  let unfollow = () => {};
+  const leave = async (/** @type {any} */ reason) => {
+    unfollow();
+    await reader.cancel(reason);
+    end();
+  };
   const body = new ReadableStream({
+    start(controller) {
+      unfollow = onAbort(signal, reason => {
+        controller.error(reason);
+        leave(reason);
+      });
+    },
     async pull(controller) {
       const { done, value } = await reader.read();
+      if (signal.aborted) return;
       if (!done) return controller.enqueue(value);
+      unfollow();
       end();
       controller.close();
     },
-    async cancel(reason) {
-      await reader.cancel(reason);
-      end();
-    },
+    cancel: leave,
   });
   return new Response(body, response);
 }
 
-/** @param {'GET' | 'POST'} method @param {string} path  in which * stands for any text @param {Endpoint} endpoint */
-const route = (method, path, endpoint) => ({
-  method, path, endpoint, pattern: new RegExp(`^${path.replaceAll('.', '\\.').replaceAll('*', '(.+)')}$`),
-});
-
-/** @typedef {(where: string, name?: string, signal?: AbortSignal) =>
- *   Promise<{model: import('../api/plumb.js').Model, free: (stats?: Stats[]) => void}>} Hold  as Models.hold */
-
 /** The routes that generate texts. @param {Hold} hold */
 function generating(hold) {
-  const chats = new Completions(hold), texts = new TextCompletions(hold);
-  /** @param {AsyncIterable<any> | object} result */
-  const answerOf = result => Symbol.asyncIterator in result ? eventStream(result, { done: '[DONE]' }) : result;
+  const chats = new Completions(hold), texts = new TextCompletions(hold), responses = new Responses(hold);
+  /** @param {AsyncIterable<any> | object} result @param {Parameters<typeof eventStream>[1]} [how] */
+  const answerOf = (result, how = { done: '[DONE]' }) =>
+    Symbol.asyncIterator in result ? eventStream(result, how) : result;
+  const nameOf = (/** @type {{type: string}} */ { type }) => type;
+  /** @template T @param {T | false | undefined} found @param {string} id @returns {T} */
+  const there = (found, id) => {
+    if (!found) throw new HttpError(404, `there is no response ${JSON.stringify(id)}`, 'not_found');
+    return found;
+  };
   return [
     route('POST', '/v1/chat/completions', async ({ body, options }) => answerOf(await chats.create(body, options))),
     route('POST', '/v1/completions', async ({ body, options }) => answerOf(await texts.create(body, options))),
+    route('POST', '/v1/responses', async ({ body, options }) =>
+      answerOf(await responses.create(body, options), { nameOf })),
+    route('GET', '/v1/responses/*', ({ names: [id] }) => there(responses.retrieve(id), id)),
+    route('DELETE', '/v1/responses/*', ({ names: [id] }) =>
+      ({ id, object: 'response', deleted: there(responses.delete(id), id) })),
   ];
 }
 

@@ -23,10 +23,12 @@ import * as known from '../base/options.js';
  * @property {number} users  how many use it or wait for it
  * @property {AbortController} abort  of the load
  * @property {number} used  when it was last used, in milliseconds since 1970
- * @property {any} [timer] */
+ * @property {number} idle  seconds after which it is closed if nobody uses it; Infinity: never
+ * @property {any} [timer]
+ * @typedef {import('../engine/preflight.js').Preflight} Preflight */
 
 const MEMORY = 4 * 2 ** 30;
-/** The longest time of a timer, in seconds. */
+/** The longest time that a timer can wait, in seconds. */
 const LONGEST = 2 ** 31 / 1000 - 1;
 
 export class Models {
@@ -39,6 +41,8 @@ export class Models {
   #idle;
   /** @type {Map<string, Entry>} */
   #entries = new Map();
+  /** What the headers of the files say. @type {Map<string, Preflight>} */
+  #plans = new Map();
   /** The load that was asked for last, which never rejects. @type {Promise<unknown>} */
   #last = Promise.resolve();
   /** Resolves when the load that waits for memory has found it. @type {Promise<void> | undefined} */
@@ -48,7 +52,8 @@ export class Models {
 
   /** Does not load anything yet. @param {string} where  who creates it, for messages @param {Loader} plumb
    * @param {ModelsOptions} [options] */
-  constructor(where, plumb, { models, otherModels = models === undefined, load = {}, memory = MEMORY, idle } = {}) {
+  constructor(where, plumb, options = {}) {
+    const { models, otherModels = models === undefined, load = {}, memory = MEMORY, idle = Infinity } = options;
     known.checkOptions(`${where}: load`, load, known.LOAD);
     this.#where = where;
     this.#plumb = plumb;
@@ -60,7 +65,7 @@ export class Models {
   }
 
   /** All names, those of other models that are loaded included, each with its model if it is loaded.
-   * @returns {{name: string, model?: Model, users: number, used?: number}[]} */
+   * @returns {{name: string, model?: Model, users: number, used?: number, idle?: number}[]} */
   list() {
     const names = new Set([...Object.keys(this.#sources), ...this.#entries.keys()]);
     return [...names].map(name => ({ name, users: 0, ...this.#entries.get(name) }));
@@ -71,13 +76,7 @@ export class Models {
    * @param {string} where  who asks, for messages @param {string} [name]  default: the only one that there is
    * @param {AbortSignal} [signal] @returns {Promise<{model: Model, free: () => void}>} */
   async hold(where, name, signal) {
-    const names = Object.keys(this.#sources);
-    const wanted = name ?? (names.length === 1 && !this.#otherModels ? names[0] : undefined);
-    if (wanted === undefined) throw argumentError(`${where}: model is missing`);
-    if (!this.#otherModels && !Object.hasOwn(this.#sources, wanted)) {
-      throw argumentError(`${where}: ${this.#unknown(wanted)}; otherModels: true allows URLs and paths`,
-        { model: wanted, models: names });
-    }
+    const wanted = this.#nameOf(where, name);
     for (;;) {
       while (this.#room && this.#entries.get(wanted)?.model) await this.#room;
       const entry = this.#entries.get(wanted) ?? this.#begin(wanted);
@@ -100,11 +99,31 @@ export class Models {
     }
   }
 
+  /** Closes a model from now on when nobody has used it for so many seconds, until it is closed.
+   * @param {string} name  of a model that is loaded @param {number} idle  Infinity: never */
+  keep(name, idle) {
+    const entry = this.#entries.get(name);
+    if (!entry) return;
+    entry.idle = idle;
+    this.#startTimer(entry);
+  }
+
+  /** What the header of a model's file says.  It is read once.
+   * @param {string} where  who asks, for messages @param {string} [name]  as in hold @param {AbortSignal} [signal]
+   * @returns {Promise<Preflight>} */
+  async about(where, name, signal) {
+    const wanted = this.#nameOf(where, name);
+    const plan = this.#plans.get(wanted) ?? await this.#preflight(this.#sourceOf(wanted), signal);
+    this.#plans.set(wanted, plan);
+    return plan;
+  }
+
   /** Closes a model, after its answers have ended.  Returns false if it is not loaded.
    * @param {string} name @returns {Promise<boolean>} */
   async unload(name) {
     const entry = this.#entries.get(name);
     if (!entry?.model) return false;
+    clearTimeout(entry.timer);
     this.#entries.delete(name);
     while (entry.users > 0) await new Promise(resolve => { this.#onLeft(() => resolve(undefined)); });
     await entry.model.close();
@@ -125,11 +144,25 @@ export class Models {
     }));
   }
 
+  /** The name of a model that a call may use. @param {string} where @param {string} [name] */
+  #nameOf(where, name) {
+    const names = Object.keys(this.#sources);
+    const wanted = name ?? (names.length === 1 && !this.#otherModels ? names[0] : undefined);
+    if (wanted === undefined) throw argumentError(`${where}: model is missing`);
+    if (!this.#otherModels && !Object.hasOwn(this.#sources, wanted)) {
+      throw argumentError(`${where}: ${this.#unknown(wanted)}; otherModels: true allows URLs and paths`,
+        { model: wanted, models: names });
+    }
+    return wanted;
+  }
+
   /** @param {string} name @returns {Entry} */
   #begin(name) {
     const abort = new AbortController();
     /** @type {Entry} */
-    const entry = { name, loaded: this.#inTurn(() => this.#open(entry)), users: 0, abort, used: Date.now() };
+    const entry = {
+      name, loaded: this.#inTurn(() => this.#open(entry)), users: 0, abort, used: Date.now(), idle: this.#idle,
+    };
     this.#entries.set(name, entry);
     entry.loaded.catch(() => {
       if (this.#entries.get(name) === entry) this.#entries.delete(name);
@@ -144,13 +177,18 @@ export class Models {
       if (this.#entries.get(entry.name) === entry) this.#entries.delete(entry.name);
       entry.abort.abort();
     }
-    if (entry.users === 0 && entry.model && this.#idle !== undefined) {
-      entry.timer = setTimeout(() => this.unload(entry.name), 1000 * Math.min(this.#idle, LONGEST));
-      entry.timer.unref?.();
-    }
+    this.#startTimer(entry);
     const left = this.#left;
     this.#left = () => {};
     left();
+  }
+
+  /** @param {Entry} entry */
+  #startTimer(entry) {
+    clearTimeout(entry.timer);
+    if (entry.users > 0 || !entry.model || entry.idle === Infinity) return;
+    entry.timer = setTimeout(() => this.unload(entry.name), 1000 * Math.min(entry.idle, LONGEST));
+    entry.timer.unref?.();
   }
 
   /** @param {() => void} call  when somebody next leaves a model */
@@ -163,7 +201,7 @@ export class Models {
   async #open(entry) {
     const { name, abort: { signal } } = entry;
     signal.throwIfAborted();
-    const isNamed = Object.hasOwn(this.#sources, name), source = isNamed ? this.#sources[name] : name;
+    const isNamed = Object.hasOwn(this.#sources, name), source = this.#sourceOf(name);
     const options = { reserve: false, ...this.#load };
     const unfollow = onAbort(options.signal, reason => entry.abort.abort(reason));
     try {
@@ -184,10 +222,7 @@ export class Models {
   async #makeRoom(source, signal) {
     const open = () => [...this.#entries.values()].filter(({ model }) => model);
     if (open().length === 0) return;
-    const { contextLength, kvType, snapshots, precision, threads, worker, workerUrl } = this.#load;
-    const plan = await this.#plumb.preflight(source, {
-      contextLength, kvType, snapshots, precision, threads, worker, workerUrl, measure: false, signal,
-    }).catch(() => undefined);   // the load reports what is wrong
+    const plan = await this.#preflight(source, signal).catch(() => undefined);   // the load reports what is wrong
     const needed = plan?.memory?.total ?? 0;
     let wake = () => {};
     try {
@@ -208,6 +243,17 @@ export class Models {
       wake();
     }
   }
+
+  /** @param {Source} source @param {AbortSignal} [signal] */
+  #preflight(source, signal) {
+    const { contextLength, kvType, snapshots, precision, threads, worker, workerUrl } = this.#load;
+    return this.#plumb.preflight(source, {
+      contextLength, kvType, snapshots, precision, threads, worker, workerUrl, measure: false, signal,
+    });
+  }
+
+  /** @param {string} name @returns {Source} */
+  #sourceOf(name) { return Object.hasOwn(this.#sources, name) ? this.#sources[name] : name; }
 
   /** @param {string} name */
   #unknown(name) {
