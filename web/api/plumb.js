@@ -514,11 +514,11 @@ export class Model extends Session {
     await this.#transport.terminate();
   }
 
-  /** The source of the chat template: the one that was set, or the file's; '' if there is none, as chats are in ChatML
-   * then. @override @returns {string} */
+  /** The source of the chat template: the one of Plumb.load, or the file's; '' if there is none, as chats are in ChatML
+   * then.  Setting it uses another one from now on; 'chatml' is ChatML. @override @returns {string} */
   get chatTemplate() { return this.#template ?? String(this.metadata['tokenizer.chat_template'] ?? ''); }
 
-  /** Uses another one from now on; 'chatml' is ChatML. @override */
+  /** @override */
   set chatTemplate(source) {
     known.checkOptions('chatTemplate', { chatTemplate: source }, known.LOAD);
     this.#template = source;

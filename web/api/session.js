@@ -1,5 +1,5 @@
 /* A session of a model: what was computed of a sequence of tokens, and the calls that use it. */
-import { onAbort } from '../base/async.js';
+import { ASYNC_DISPOSE, onAbort } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { headOf } from '../answers/bound.js';
@@ -103,6 +103,9 @@ export class Session {
       if (error?.code !== 'PLUMB_ERROR_STATE') throw error;   // the model is closed already
     });
   }
+
+  /** `await using` closes a session, and a model. @returns {Promise<void>} */
+  async [ASYNC_DISPOSE]() { await this.close(); }
 
   /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and
    * the memory that it holds now.
@@ -250,10 +253,6 @@ export class Session {
   /** The source of the model's chat template; '' if it has none, as its chats are in ChatML. @returns {string} */
   get chatTemplate() { return this.#owner.chatTemplate; }
 }
-
-// `await using` closes a session.  The types of the package do not have it, because those of older libraries do not.
-const { asyncDispose } = /** @type {any} */ (Symbol);
-if (asyncDispose) /** @type {any} */ (Session.prototype)[asyncDispose] = function () { return this.close(); };
 
 /** @param {Model} owner @param {{contextLength?: number, isCache?: boolean}} args  of the engine's openSession */
 export async function openSession(owner, args) {
