@@ -426,7 +426,7 @@ $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/ind
 	@mkdir -p build
 	$Qcd web && npm pack --loglevel=error --pack-destination ../build >/dev/null
 
-docs: #: Writes web/base/parameters.js from plumb.h, and web/docs/api.md, the reference, from the comments of modules.
+docs: #: Writes parameters.js from plumb.h, names.js from src/cli/names.h, and web/docs/api.md from comments.
 	@tools/setup.sh package
 	@node tools/tables.mjs
 	@mkdir -p build

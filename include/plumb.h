@@ -204,15 +204,23 @@ int32_t plumb_token_eos(const plumb_model *model);
 /* True if the token ends a turn: EOS, EOT, EOM, and tokens with texts that are known to mean the same. */
 bool plumb_token_is_eog(const plumb_model *model, int32_t id);
 
+/* Uses a chat template of n bytes, a Jinja program, instead of the file's; "chatml" is ChatML.  It is copied. */
+plumb_status plumb_chat_use_template(plumb_model *model, const char *source, size_t n);
+/* Whether the file has a chat template, or one was given.  Otherwise the chats of plumb_chat_render are in ChatML, as
+ * in llama.cpp. */
+bool plumb_chat_has_template(const plumb_model *model);
 /* Makes the prompt of a chat with the model's chat template, a Jinja program in the file; limits keep it from taking
  * long or much memory.  json: n bytes, an object with the variables of the template: "messages", an array of objects as
  * in OpenAI's API, and perhaps "add_generation_prompt" (true opens the assistant's turn), "tools" (an array, or its
- * JSON text) and others that the template knows, such as "enable_thinking".  Messages are adapted to what the template
+ * JSON text) and others that the template knows, such as "enable_thinking".  With "continue_final_message" (true, or
+ * "content" or "reasoning_content") the prompt ends with the text of the last message, which is the assistant's, so
+ * that the model goes on with it, as in transformers: true stands for the content if there is some, or else the
+ * reasoning.  Messages are adapted to what the template
  * accepts, as llama.cpp's server does; a system message describes tools if the template does not.  The prompt is to be
  * tokenized by plumb_tokenize_marked with these marks, which all bytes have that come from json (but roles), and with
  * PLUMB_ADD_SPECIAL and PLUMB_PARSE_SPECIAL.
  * Returns its length, or a negative plumb_status on failure: PLUMB_ERROR_ARGUMENT if json is not such an object,
- * PLUMB_ERROR_TEMPLATE if there is no template, or it fails, refuses the chat or reaches a limit.  Dates are those of
+ * PLUMB_ERROR_TEMPLATE if the template fails, refuses the chat or reaches a limit.  Dates are those of
  * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0; it and
  * *marks are valid until the next call of this function or plumb_model_free.  Needs plumb_model_load_vocab or
  * plumb_model_end. */

@@ -164,7 +164,7 @@ function classText(declaration) {
   for (const member of members) {
     const { name: ofMember } = member, isKnown = ofMember && !ts.isPrivateIdentifier(ofMember)
       && !ts.isComputedPropertyName(ofMember);
-    if (!isKnown || !ts.getJSDocCommentsAndTags(member).length) continue;
+    if (!isKnown || ts.isSetAccessor(member) || !ts.getJSDocCommentsAndTags(member).length) continue;
     const name = `${own}.${ofMember.getText()}`;
     if (ts.isMethodDeclaration(member)) lines.push(...functionText(name, member));
     else {

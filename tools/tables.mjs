@@ -1,4 +1,5 @@
-/* Writes web/base/parameters.js, which has the tables of include/plumb.h for JavaScript.
+/* Writes web/base/parameters.js, which has the tables of include/plumb.h for JavaScript, and web/cli/names.js, which
+ * has those of src/cli/names.h.
  *
  *   node tools/tables.mjs     (`make docs`) */
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -70,6 +71,32 @@ export const JSON_SPACES = ${namesOf(header, 'plumb_json_space', 'PLUMB_JSON')};
 `;
 }
 
+/** The rows of a table of names.h, as arrays of texts and numbers. @param {string} header @param {string} table */
+function rowsOf(header, table) {
+  const [text] = new RegExp(`#define ${table}\\(ROW\\)(.*\\\\\n)*.*`).exec(header) ?? [''];
+  const rows = [...text.matchAll(/ROW\((.*)\)/g)].map(([, row]) => JSON.parse(`[${row}]`));
+  if (rows.length === 0) throw new Error(`${table} of src/cli/names.h is not there`);
+  return rows;
+}
+
+/** The text of web/cli/names.js. @param {string} header  names.h */
+export function names(header) {
+  const others = rowsOf(header, 'OTHER_NAMES'), ignored = rowsOf(header, 'IGNORED_OPTIONS');
+  return `/* tools/tables.mjs writes this file from src/cli/names.h: change that, then \`make docs\`. */
+
+/** Other names of options, as llama.cpp and ollama have them. @type {Record<string, string>} */
+export const OTHER_NAMES = {
+${others.map(([other, name]) => `  '${other}': '${name}',`).join('\n')}
+};
+
+/** Options that have no effect here. @type {Record<string, {values: number, why: string}>} */
+export const IGNORED = {
+${ignored.map(([name, values, why]) => `  '${name}': { values: ${values}, why: '${why}' },`).join('\n')}
+};
+`;
+}
+
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   writeFileSync('web/base/parameters.js', parameters(readFileSync('include/plumb.h', 'utf8')));
+  writeFileSync('web/cli/names.js', names(readFileSync('src/cli/names.h', 'utf8')));
 }

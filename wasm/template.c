@@ -25,8 +25,8 @@ struct plumb_wasm_template *plumb_wasm_template_create(const char *source, size_
                                                        size_t n_bos, const char *eos, size_t n_eos) {
     struct plumb_wasm_template *one = calloc(1, sizeof *one);
     if (!one) return NULL;
-    one->t = (struct chat_template){.source = {source, n_source, 0}, .bos = {bos, n_bos, 0}, .eos = {eos, n_eos, 0},
-                                    .can = &one->can, .tells_tools = true};
+    one->t = (struct chat_template){.source = chat_source((struct text){source, n_source, 0}), .bos = {bos, n_bos, 0},
+                                    .eos = {eos, n_eos, 0}, .can = &one->can, .tells_tools = true};
     return one;
 }
 

@@ -5,6 +5,7 @@ interface AbortSignal {}
 interface Blob {}
 interface ReadableStream<R = any> {}
 interface URL {}
+interface SymbolConstructor { readonly asyncDispose: unique symbol }
 declare namespace WebAssembly {
   interface Instance {}
   interface Memory {}

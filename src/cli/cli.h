@@ -1,7 +1,9 @@
 /* The command line, native and WASI: declarations shared by its files.  It uses the library through its public
  * headers only.
  *
- *   main.c        main, and the commands run, tokenize, score, bench
+ *   main.c        main, and the commands tokenize, score, bench
+ *   run.c         run, and the answers of chat
+ *   chat.c        chat
  *   inspect.c     inspect
  *   trace.c       trace, logits
  *   perplexity.c  perplexity
@@ -9,6 +11,7 @@
  *   grammar.c     grammar
  *   reports.c     diff, selfcheck, weights, diagnose
  *   options.c     one table of options: parsing, help
+ *   names.h       their names in other programs
  *   model.c       reading models; prompts and token ids; sessions
  *   io.c          files and standard streams, messages, progress, time, Ctrl-C
  */
@@ -33,12 +36,12 @@ extern int exit_failed;
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
 enum command {
-    COMMAND_RUN, COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_SCORE, COMMAND_BENCH, COMMAND_TRACE, COMMAND_LOGITS,
-    COMMAND_PERPLEXITY, COMMAND_EMBED, COMMAND_RANK, COMMAND_GRAMMAR, COMMAND_DIFF, COMMAND_SELFCHECK, COMMAND_WEIGHTS,
-    COMMAND_DIAGNOSE, COMMAND_COUNT
+    COMMAND_RUN, COMMAND_CHAT, COMMAND_INSPECT, COMMAND_TOKENIZE, COMMAND_SCORE, COMMAND_BENCH, COMMAND_TRACE,
+    COMMAND_LOGITS, COMMAND_PERPLEXITY, COMMAND_EMBED, COMMAND_RANK, COMMAND_GRAMMAR, COMMAND_DIFF, COMMAND_SELFCHECK,
+    COMMAND_WEIGHTS, COMMAND_DIAGNOSE, COMMAND_COUNT
 };
 
-enum { MAX_FILES = 64, MAX_ADAPTERS = 16 };
+enum { MAX_FILES = 64, MAX_ADAPTERS = 16, MAX_STOPS = 64 };
 
 /* A value of --lora or --control-vector, FILE[:SCALE]. */
 struct adapter_option { const char *path; float scale; bool is_control; };
@@ -49,6 +52,11 @@ struct options {
     size_t n_file;
     const char *text;                    /* TEXT of tokenize, FILE of perplexity, embed, rank */
     const char *prompt, *system, *tools, *ids;
+    const char *input;                   /* the file that is read in the place of standard input */
+    const char *chat_template, *template_file;
+    const char *stops[MAX_STOPS];        /* texts that end an answer */
+    size_t n_stop;
+    bool interactive;                    /* run goes on as a chat */
     uint32_t n_predict;                  /* 0: the default of the run command */
     uint32_t n_prompt, n_repeat, n_top, n_chunk, n_known;
     uint32_t n_ctx, n_batch, n_thread;
@@ -78,6 +86,8 @@ struct options {
 /* Parses the words after the program's name into *options, and sets exit_failed.  Returns false if the process should
  * end with *exit_code: help was printed, or one line that says what is wrong. */
 bool parse_options(int argc, char **argv, struct options *options, int *exit_code);
+/* Says which option of run a chat cannot have; NULL if none is given. */
+const char *belongs_to_one(const struct options *options);
 /* The name as it is typed, such as "run". */
 const char *command_name(enum command command);
 
@@ -87,6 +97,9 @@ const char *command_name(enum command command);
 PRINTF_LIKE(2, 3) int print_error(int code, const char *format, ...);
 /* Prints "plumb: WHERE: PLUMB_ERROR_...: MESSAGE" the same way; returns exit_failed. */
 int report(const char *where, plumb_status status, const char *message);
+/* Prints the last error also as JSON on standard output, once: {"error": {"code", "message"}}.  any: whatever was
+ * printed, else what was printed with a code that is not 0. */
+void out_json_error(bool any);
 
 /* These functions write to standard output.  After the first failure they write nothing more. */
 PRINTF_LIKE(1, 2) void out(const char *format, ...);
@@ -96,6 +109,8 @@ bool out_failed(void);
 /* These write text of files, and only what plumb_is_plain: the bytes of other characters, and those that are no UTF-8,
  * become \xNN.  out_escaped is for text between quotes: it also escapes quotes, backslashes and ends of lines. */
 void out_escaped(const char *bytes, size_t n);
+/* Writes the text of a model: as it is, but on a terminal as out_escaped, except tabs and ends of lines. */
+void out_shown(const char *bytes, size_t n);
 void out_text(const char *text);
 /* Wraps text into lines of at most 80 columns and ends the last one.  The first line continues at column, the others
  * are indented.  An empty line is kept, a single newline counts as a space. */
@@ -123,6 +138,14 @@ void writer_write(void *user, const char *bytes, size_t n);
  * message. */
 int writer_close(struct writer *w, int code);
 
+/* Whether standard input and standard output are a terminal. */
+bool is_terminal(void);
+/* Whether standard input has been piped in: it is a pipe or a file. */
+bool is_piped(void);
+/* Whether a path is standard input: "-", or the same pipe or file. */
+bool is_standard_input(const char *path);
+/* Says that standard input is waited for, if a second has passed. */
+void wait_for_input(void);
 /* Returns all bytes of a file with a 0 after them, to be freed; path "-" is standard input.  On failure it prints a
  * message, sets *code and returns NULL. */
 char *read_file(const char *path, size_t *n, int *code);
@@ -147,6 +170,8 @@ uint64_t random_seed(void);
  * to a closed pipe is an error instead of a signal.  Under WASI, relative paths begin in the current directory. */
 void start_process(void);
 bool interrupted(void);
+/* Makes interrupted() false, so that Ctrl-C can interrupt what comes next. */
+void forget_interrupt(void);
 /* While on, the first Ctrl-C ends the process.  For long calls that cannot check interrupted(). */
 void end_at_interrupt(bool on);
 
@@ -167,9 +192,15 @@ struct ids tokenize(plumb_model *model, const char *text, const uint8_t *marks, 
 /* The token ids given by --ids or --tokens, "1,2,3"; data is to be freed, and is NULL on failure. */
 struct ids parse_ids(const struct options *o, uint32_t n_vocab);
 
-/* The text of -p, or standard input if that is "-".  owned: the text if it must be freed, else NULL. */
+/* The text of -p, of --file or of standard input.  run joins them, the input first; its text is NULL if a chat is to
+ * begin.  owned: the text if it must be freed, else NULL. */
 struct prompt { const char *text; size_t len; char *owned; };
 int read_prompt(struct prompt *prompt, const struct options *o);
+/* Makes the template of --chat-template or --chat-template-file that of the model. */
+int use_chat_template(plumb_model *model, const struct options *o);
+/* The tokens of a chat in the model's chat template; data is to be freed, and is NULL on failure. */
+struct message { const char *role, *text; size_t n; };
+struct ids chat_ids(plumb_model *model, const struct options *o, const struct message *messages, size_t n);
 /* The tokens that a command feeds, at least one: those of --tokens, or those of the prompt, which is put into the
  * model's chat template unless o->raw or the model has an encoder.  ids->data must be freed even on failure. */
 int input_ids(struct ids *ids, plumb_model *model, const struct options *o, const struct prompt *prompt);
@@ -190,8 +221,42 @@ int feed_prompt(const plumb_model *model, plumb_session *session, const int32_t 
  * is computed if they do not all fit. */
 int feed(plumb_session *session, const int32_t *ids, size_t n);
 
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+/* A text that grows; data is to be freed, and does not end with a 0. */
+struct buffer { char *data; size_t n, cap; };
+void buffer_add(struct buffer *buffer, const char *bytes, size_t n);
+
+/* What makes answers one after the other, and the last of them. */
+struct answering {
+    const struct options *options;
+    plumb_model *model;
+    plumb_session *session;
+    plumb_grammar *grammar;     /* NULL: there is none */
+    double load_seconds, prefill_seconds, decode_seconds;
+    uint64_t seed;
+    size_t n_prompt;            /* tokens of the prompt, */
+    uint32_t n_reused;          /* those that the session held, */
+    uint32_t n_token, n_forced; /* those of the answer, without the one that ends the turn, and those not sampled, */
+    uint32_t n_fed, n_step;     /* those that were fed, and in how many steps */
+    bool is_full;               /* the context */
+    const char *reason;         /* "stop", "length" or "abort"; not set if the prompt failed */
+    struct buffer text;
+};
+/* A session for answers, and the grammar of the options.  Also after a failure, answering_end is to be called. */
+int answering_begin(struct answering *a, const struct options *o, plumb_model *model, double load_seconds);
+void answering_end(struct answering *a);
+/* Answers a prompt with at most n_max tokens, and prints the text unless --json or --ids is given. */
+int answering_answer(struct answering *a, const struct ids *prompt, uint32_t n_max);
+/* Prints the answer as one JSON object, as `plumb run --json` and `plumb chat --json` of the package do. */
+void print_answer(const struct answering *a, bool has_load);
+/* Starts a chat; the prompt is its first message if its text is not NULL. */
+int chat_from(const struct options *o, const struct prompt *prompt);
+
 /* ---- commands: each returns the exit code ------------------------------------------------------------------------ */
 
+int run_run(const struct options *options);
+int run_chat(const struct options *options);
 int run_inspect(const struct options *options);
 int run_trace(const struct options *options);
 int run_logits(const struct options *options);

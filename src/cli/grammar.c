@@ -8,6 +8,11 @@
 /* Whether a schema is given itself, not as a file. */
 static bool is_schema_text(const char *schema) { return schema[strspn(schema, " \t\r\n")] == '{'; }
 
+/* Whether run's grammar is given itself, as llama.cpp's --grammar takes it. */
+static bool is_grammar_text(const struct options *o) {
+    return o->command == COMMAND_RUN && o->grammar && strstr(o->grammar, "::=");
+}
+
 static plumb_status parse_grammar(plumb_grammar *grammar, const struct options *o, const char *text, size_t n) {
     if (o->json_schema) return plumb_grammar_parse_schema(grammar, text, n, &o->schema);
     return o->regex ? plumb_grammar_parse_regex(grammar, text, n) : plumb_grammar_parse(grammar, text, n);
@@ -25,8 +30,9 @@ int load_grammar(plumb_grammar **out_grammar, plumb_model *model, const struct o
     const char *given = o->grammar ? o->grammar : o->gbnf ? o->gbnf : o->json_schema ? o->json_schema : o->regex;
     if (!given) return EXIT_OK;
     int code = exit_failed;
-    const bool is_file = o->grammar || (o->json_schema && !is_schema_text(given));
-    const char *where = is_file ? given : o->gbnf ? "--gbnf" : o->json_schema ? "--json-schema" : "--regex";
+    const bool is_file = (o->grammar && !is_grammar_text(o)) || (o->json_schema && !is_schema_text(given));
+    const char *where = is_file ? given : o->grammar ? "--grammar" : o->gbnf ? "--gbnf"
+                      : o->json_schema ? "--json-schema" : "--regex";
     size_t n = strlen(given);
     char *file = is_file ? read_file(given, &n, &code) : NULL;
     if (is_file && !file) return code;

@@ -13,12 +13,22 @@
 #include <time.h>
 #include <unistd.h>
 #if !defined(__wasi__)   /* WASI has no signals: Ctrl-C ends its runtime */
+#include <poll.h>
 #include <signal.h>
 #endif
 
 int exit_failed = 1;
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* The last message: what is wrong, and of what kind it is. */
+static struct { char text[1024]; plumb_status status; bool is_failure; } last;
+
+static void keep_message(const char *text, plumb_status status, bool is_failure) {
+    snprintf(last.text, sizeof last.text, "%s", text);
+    last.status = status;
+    last.is_failure = is_failure;
+}
 
 int print_error(int code, const char *format, ...) {
     char line[1024];
@@ -28,7 +38,16 @@ int print_error(int code, const char *format, ...) {
     va_end(args);
     plumb_make_plain(line);   /* always one line */
     fprintf(stderr, "plumb: %s\n", line);
+    keep_message(line, PLUMB_ERROR_ARGUMENT, code != 0);
     return code;
+}
+
+void out_json_error(bool any) {
+    if (!any && !last.is_failure) return;
+    out("{\"error\":{\"code\":\"%s\",\"message\":", plumb_status_name(last.status));
+    out_json_string(last.text, strlen(last.text));
+    out("}}\n");
+    last.is_failure = false;
 }
 
 /* Whether a file may be missing because the host does not show it.  wasmtime shows a program only the folders of --dir.
@@ -45,7 +64,9 @@ static bool is_hidden(const char *message) {
 int report(const char *where, plumb_status status, const char *message) {
     const char *advice = status == PLUMB_ERROR_CONTEXT ? "; use --ctx to enlarge it"
                        : is_hidden(message) ? " (start wasmtime with --dir=FOLDER)" : "";
-    return print_error(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
+    print_error(exit_failed, "%s: %s: %s%s", where, plumb_status_name(status), message, advice);
+    keep_message(message, status, true);
+    return exit_failed;
 }
 
 /* ---- standard output --------------------------------------------------------------------------------------------- */
@@ -101,6 +122,18 @@ void out_escaped(const char *s, size_t n) {
     }
 }
 
+void out_shown(const char *s, size_t n) {
+    if (isatty(STDOUT_FILENO) != 1) {
+        out_bytes(s, n);
+        return;
+    }
+    for (size_t i = 0; i < n;) {
+        const bool is_space = s[i] == '\n' || s[i] == '\t';
+        if (is_space) out_bytes(s + i, 1);
+        i += is_space ? 1 : out_character(s + i, n - i);
+    }
+}
+
 void out_text(const char *text) {
     for (size_t i = 0, n = strlen(text); i < n;) i += out_character(text + i, n - i);
 }
@@ -152,6 +185,33 @@ void *allocate(size_t n) {
     void *p = malloc(n ? n : 1);
     if (!p) exit(print_error(exit_failed, "out of memory: %zu bytes", n));
     return p;
+}
+
+bool is_terminal(void) { return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1; }
+
+bool is_piped(void) {
+    struct stat info;
+    if (fstat(STDIN_FILENO, &info) != 0) return false;
+#if defined(S_ISFIFO) && !defined(__wasi__)
+    if (S_ISFIFO(info.st_mode)) return true;
+#endif
+    return S_ISREG(info.st_mode);
+}
+
+bool is_standard_input(const char *path) {
+    struct stat a, b;
+    if (strcmp(path, "-") == 0) return true;
+    return stat(path, &a) == 0 && fstat(STDIN_FILENO, &b) == 0 && a.st_ino != 0 && a.st_ino == b.st_ino
+        && a.st_dev == b.st_dev;
+}
+
+void wait_for_input(void) {
+#if !defined(__wasi__)
+    struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+    if (poll(&input, 1, 1000) == 0) {
+        print_error(0, "waiting for standard input, which comes before the prompt; add < /dev/null if there is none");
+    }
+#endif
 }
 
 /* Reads a stream to its end.  n_known: the expected number of bytes, 0 if unknown.  Returns NULL on failure. */
@@ -337,6 +397,7 @@ void start_process(void) {
 }
 
 bool interrupted(void) { return false; }
+void forget_interrupt(void) { }
 void end_at_interrupt(bool on) { (void)on; }
 #else
 static volatile sig_atomic_t was_interrupted;
@@ -351,6 +412,11 @@ bool interrupted(void) { return was_interrupted != 0; }
 void end_at_interrupt(bool on) {
     struct sigaction interrupt = { .sa_handler = on ? SIG_DFL : on_interrupt, .sa_flags = (int)SA_RESETHAND };
     if (!interrupted()) sigaction(SIGINT, &interrupt, NULL);
+}
+
+void forget_interrupt(void) {
+    was_interrupted = 0;
+    end_at_interrupt(false);
 }
 
 void start_process(void) {

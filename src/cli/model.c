@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,10 +74,35 @@ static int load_file(plumb_model *model, const char *path, int fd, uint64_t size
     return status == PLUMB_OK || is_finding ? EXIT_OK : report(path, status, plumb_model_error(model));
 }
 
+/* If the name of a file is that of a model on a server, says how to get the file. */
+static bool is_remote(const char *name) {
+    const char *rest = strncmp(name, "hf:", 3) == 0 ? name + 3 : NULL;
+    if (strncmp(name, "http://", 7) == 0 || strncmp(name, "https://", 8) == 0) {
+        const char *slash = strrchr(name, '/'), *file = slash[1] ? slash + 1 : "model.gguf";
+        print_error(EXIT_USAGE, "%s: this program reads files only; download it first: curl -L -o %.*s '%s', or use "
+                    "plumb of the package plumb-llm, which takes URLs", name, (int)strcspn(file, "?#"), file, name);
+        return true;
+    }
+    if (!rest) return false;
+    const size_t owner = strcspn(rest, "/"), repository = rest[owner] ? owner + 1 + strcspn(rest + owner + 1, "/:") : 0;
+    if (repository > 0 && rest[repository] == '/') {
+        const char *file = strrchr(rest, '/') + 1;
+        print_error(EXIT_USAGE, "%s: this program reads files only; download it first: curl -L -o %s "
+                    "'https://huggingface.co/%.*s/resolve/main/%s'", name, file, (int)repository, rest,
+                    rest + repository + 1);
+    } else {
+        print_error(EXIT_USAGE, "%s: this program reads files only; choose one at https://huggingface.co/%.*s/tree/"
+                    "main and download it: curl -L -o FILE 'https://huggingface.co/%.*s/resolve/main/FILE'", name,
+                    (int)strcspn(rest, ":"), rest, (int)strcspn(rest, ":"), rest);
+    }
+    return true;
+}
+
 static int load_files(plumb_model *model, const char *const *files, size_t n_file, enum load what,
                       struct loading *l) {
     for (size_t i = 0; i < n_file && !is_enough(model, what); i++) {
         int fd = open(files[i], O_RDONLY);
+        if (fd < 0 && is_remote(files[i])) return EXIT_USAGE;
         if (fd < 0) return report(files[i], PLUMB_ERROR_IO, strerror(errno));
         int code = load_file(model, files[i], fd, size_from(files, n_file, i), what, l);
         close(fd);
@@ -135,15 +161,51 @@ struct ids parse_ids(const struct options *o, uint32_t n_vocab) {
     }
 }
 
+/* Whether an option of run reads standard input, so that it is not a part of the prompt. */
+static bool is_input_taken(const struct options *o) {
+    const char *const paths[] = { o->grammar, o->json_schema, o->tools, o->template_file, o->chat_template,
+                                  o->load_state };
+    bool is_taken = o->interactive;
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        is_taken = is_taken || (paths[i] && is_standard_input(paths[i]));
+    }
+    for (size_t i = 0; i < o->n_file; i++) is_taken = is_taken || is_standard_input(o->files[i]);
+    for (size_t i = 0; i < o->n_adapter; i++) is_taken = is_taken || is_standard_input(o->adapters[i].path);
+    return is_taken;
+}
+
 int read_prompt(struct prompt *prompt, const struct options *o) {
-    *prompt = (struct prompt){ o->prompt, o->prompt ? strlen(o->prompt) : 0, NULL };
-    if (!o->prompt || strcmp(o->prompt, "-") != 0) return EXIT_OK;
-    int code;
-    char *text = read_file("-", &prompt->len, &code);
-    if (!text) return code;
-    if (prompt->len > 0 && text[prompt->len - 1] == '\n') text[--prompt->len] = '\0';
-    prompt->text = prompt->owned = text;
-    return EXIT_OK;
+    const char *given = o->prompt && strcmp(o->prompt, "-") == 0 ? NULL : o->prompt, *input = o->input;
+    const size_t n_given = given ? strlen(given) : 0;
+    if (o->prompt && !given) input = "-";
+    if (o->command == COMMAND_RUN && !input && !is_input_taken(o) && (given ? is_piped() : !is_terminal())) {
+        if (given) wait_for_input();
+        input = "-";
+    }
+    *prompt = (struct prompt){ given, n_given, NULL };
+    if (input) {
+        int code;
+        size_t n;
+        char *text = read_file(input, &n, &code);
+        if (!text) return code;
+        if (n > 0 && text[n - 1] == '\n') text[--n] = '\0';
+        if (n > 0 && given) {   /* the input, an empty line, the prompt */
+            prompt->owned = allocate(n + n_given + 3);
+            memcpy(prompt->owned, text, n);
+            memcpy(prompt->owned + n, "\n\n", 2);
+            memcpy(prompt->owned + n + 2, given, n_given + 1);
+            *prompt = (struct prompt){ prompt->owned, n + 2 + n_given, prompt->owned };
+            free(text);
+        } else if (n > 0 || o->prompt || o->command != COMMAND_RUN) {
+            if (given) free(text);
+            else *prompt = (struct prompt){ text, n, text };
+        } else free(text);
+    }
+    if (o->command != COMMAND_RUN || prompt->text) return EXIT_OK;
+    const char *wrong = belongs_to_one(o);
+    if (o->interactive || (is_terminal() && !wrong)) return EXIT_OK;
+    return print_error(EXIT_USAGE, "run: a prompt is needed, as words after MODEL, with -p TEXT or through a pipe; see "
+                       "plumb run --help");
 }
 
 /* Writes a JSON string with its quotes to out and returns where it ends; out has room for 6 * n + 2 bytes. */
@@ -174,35 +236,73 @@ static char *put_word(char *out, const char *word) {
 
 /* Reports why a chat became no prompt.  file: whose fault it is. */
 static struct ids no_prompt(const plumb_model *model, const struct options *o, const char *file, plumb_status status) {
-    print_error(0, "%s: %s: %s (%s to continue the prompt without a template)", file, plumb_status_name(status),
-                plumb_model_error(model), o->chat ? "omit --chat" : "use --raw");
+    const char *advice = o->command == COMMAND_CHAT || o->interactive ? ""
+                       : o->chat ? " (omit --chat to continue the prompt without a template)"
+                       : " (use --raw to continue the prompt without a template)";
+    char message[1024];
+    snprintf(message, sizeof message, "%s%s", plumb_model_error(model), advice);
+    report(file, status, message);
     return (struct ids){ NULL, 0 };
 }
 
-/* The prompt as the user's message in the model's chat template. */
-static struct ids chat_ids(plumb_model *model, const struct options *o, const struct prompt *prompt) {
-    size_t n_system = o->system ? strlen(o->system) : 0, n_tools = 0;
+int use_chat_template(plumb_model *model, const struct options *o) {
+    const char *given = o->template_file ? o->template_file : o->chat_template;
+    if (!given) return EXIT_OK;
+    const bool is_named = strcmp(given, "chatml") == 0, is_jinja = strstr(given, "{{") || strstr(given, "{%");
+    const bool is_text = !o->template_file && (is_named || is_jinja);
+    size_t n = strlen(given);
+    int code;
+    char *file = is_text ? NULL : read_file(given, &n, &code);
+    if (!is_text && !file) return code;
+    plumb_status status = plumb_chat_use_template(model, file ? file : given, n);
+    free(file);
+    return status == PLUMB_OK ? EXIT_OK : report(given, status, plumb_model_error(model));
+}
+
+struct ids chat_ids(plumb_model *model, const struct options *o, const struct message *messages, size_t n) {
+    size_t n_tools = 0, n_text = 0;
     int code;
     char *tools = o->tools ? read_file(o->tools, &n_tools, &code) : NULL;
     if (o->tools && !tools) return (struct ids){ NULL, 0 };
-    char *json = allocate(6 * (n_system + prompt->len + n_tools) + 200), *at = put_word(json, "{\"messages\":[");
-    if (o->system) {
-        at = put_word(at, "{\"role\":\"system\",\"content\":");
-        at = put_word(put_json(at, o->system, n_system), "},");
+    for (size_t i = 0; i < n; i++) n_text += 6 * messages[i].n + 64;
+    char *json = allocate(n_text + 6 * n_tools + 200), *at = put_word(json, "{\"messages\":[");
+    for (size_t i = 0; i < n; i++) {
+        at = put_word(at, i > 0 ? ",{\"role\":\"" : "{\"role\":\"");
+        at = put_word(put_word(at, messages[i].role), "\",\"content\":");
+        at = put_word(put_json(at, messages[i].text, messages[i].n), "}");
     }
-    at = put_json(put_word(at, "{\"role\":\"user\",\"content\":"), prompt->text, prompt->len);
-    at = put_word(at, "}],\"add_generation_prompt\":true");
+    at = put_word(at, "],\"add_generation_prompt\":true");
     if (tools) at = put_json(put_word(at, ",\"tools\":"), tools, n_tools);
     at = put_word(at, "}");
     struct ids ids = { NULL, 0 };
     const char *text;
     const uint8_t *marks;
-    int64_t n = plumb_chat_render(model, json, (size_t)(at - json), &text, &marks);
-    if (n < 0) ids = no_prompt(model, o, tools && n == PLUMB_ERROR_ARGUMENT ? o->tools : o->files[0], (plumb_status)n);
-    else ids = tokenize(model, text, marks, (size_t)n, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+    int64_t length = plumb_chat_render(model, json, (size_t)(at - json), &text, &marks);
+    static bool is_told = false;
+    if (length >= 0 && !is_told && !plumb_chat_has_template(model)) {
+        is_told = true;
+        const bool is_chat = o->command == COMMAND_CHAT || o->interactive;
+        print_error(0, "%s: the file has no chat template: ChatML is used, as in llama.cpp%s", o->files[0], is_chat ? ""
+                    : o->chat ? "; omit --chat to continue the prompt without a template"
+                    : "; use --raw to continue the prompt without a template");
+    }
+    if (length < 0) {
+        ids = no_prompt(model, o, tools && length == PLUMB_ERROR_ARGUMENT ? o->tools : o->files[0],
+                        (plumb_status)length);
+    } else {
+        ids = tokenize(model, text, marks, (size_t)length, PLUMB_ADD_SPECIAL | PLUMB_PARSE_SPECIAL);
+    }
     free(json);
     free(tools);
     return ids;
+}
+
+/* The prompt as the user's message, behind a system message if there is one. */
+static struct ids question_ids(plumb_model *model, const struct options *o, const struct prompt *prompt) {
+    const struct message messages[] = {
+        { "system", o->system, o->system ? strlen(o->system) : 0 }, { "user", prompt->text, prompt->len },
+    };
+    return chat_ids(model, o, messages + !o->system, o->system ? 2 : 1);
 }
 
 int input_ids(struct ids *ids, plumb_model *model, const struct options *o, const struct prompt *prompt) {
@@ -214,7 +314,9 @@ int input_ids(struct ids *ids, plumb_model *model, const struct options *o, cons
     plumb_model_info info = { 0 };
     plumb_model_get_info(model, &info);
     bool is_raw = o->raw || info.has_encoder;
-    *ids = is_raw ? tokenize(model, prompt->text, NULL, prompt->len, flags) : chat_ids(model, o, prompt);
+    if (!is_raw && use_chat_template(model, o) != EXIT_OK) return exit_failed;
+    *ids = is_raw ? tokenize(model, prompt->text, NULL, prompt->len, flags)
+                  : question_ids(model, o, prompt);
     if (!ids->data) return exit_failed;
     return ids->n > 0 ? EXIT_OK : print_error(exit_failed, "%s: the prompt has no tokens", command_name(o->command));
 }

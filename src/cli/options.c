@@ -2,6 +2,7 @@
  * unknown, malformed, out of range, missing or superfluous is refused with one line. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/cli.h"
+#include "cli/names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,19 +10,23 @@
 #include <string.h>
 
 /* The type of an option's value.  COUNT: a U32 or "all"; RANGE: two U32, "0-3"; LORA, CONTROL: "FILE" or "FILE:0.5",
- * of which there may be several. */
-enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING, WHITESPACE, LORA, CONTROL };
+ * of which there may be several, as there may be of STOP and of MODEL, a file, and HUB, a name on huggingface.co.
+ * FORMAT: "json" or a JSON Schema. */
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING, WHITESPACE, LORA, CONTROL, STOP,
+            MODEL, HUB, FORMAT };
 
 #define ON(command) (1u << COMMAND_##command)
 #define TAKE_TEXTS (ON(EMBED) | ON(RANK))
-#define TAKE_CTX (ON(RUN) | ON(SCORE) | ON(BENCH) | TAKE_TEXTS)
+#define CHATS (ON(RUN) | ON(CHAT))
+#define TAKE_CTX (CHATS | ON(SCORE) | ON(BENCH) | TAKE_TEXTS)
 #define TAKE_TOKENS (ON(TRACE) | ON(LOGITS) | ON(DIAGNOSE))
 #define COMPUTE (TAKE_CTX | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY))
 #define REPORTS (ON(DIFF) | ON(SELFCHECK) | ON(WEIGHTS) | ON(DIAGNOSE))
 #define TWO_FILES (ON(DIFF) | ON(WEIGHTS))
+#define TAKE_MODEL (COMPUTE | ON(INSPECT) | ON(TOKENIZE) | ON(SELFCHECK) | ON(DIAGNOSE))
 #define AT(field) offsetof(struct options, field)
 #define SAMPLING(type, name, low, high, standard, openai, option, label, step, hint, text) \
-    { option, ON(RUN), KIND_OF_##type, AT(sampling.name), low, high, VALUE_OF_##type, text " (" #standard ")" },
+    { option, CHATS, KIND_OF_##type, AT(sampling.name), low, high, VALUE_OF_##type, text " (" #standard ")" },
 #define KIND_OF_float F32
 #define VALUE_OF_float "X"
 #define KIND_OF_uint32_t U32
@@ -35,21 +40,34 @@ static const struct option {
     double min, max;       /* bounds of U32, COUNT, F32 and F64, inclusive */
     const char *value, *help;
 } table[] = {
+    { "--model", TAKE_MODEL, MODEL, 0, 0, 0, "FILE", "the model; then the words are what comes after MODEL" },
+    { "-hf", TAKE_MODEL, HUB, 0, 0, 0, "NAME", "a model on huggingface.co; it says how to download it" },
     { "-p", ON(RUN), TEXT, AT(prompt), 0, 0, "TEXT", "the prompt, instead of the words after MODEL" },
+    { "--file", ON(RUN), TEXT, AT(input), 0, 0, "FILE", "read FILE instead of standard input" },
+    { "--interactive", ON(RUN), FLAG, AT(interactive), 0, 0, NULL, "go on as a chat after the answer, as plumb chat" },
     { "-n", ON(RUN), U32, AT(n_predict), 1, UINT32_MAX, "N", "the largest number of tokens to generate (256)" },
-    { "--system", ON(RUN), TEXT, AT(system), 0, 0, "TEXT", "a system message before the prompt" },
+    { "-n", ON(CHAT), U32, AT(n_predict), 1, UINT32_MAX, "N",
+      "the largest number of tokens of an answer (until the context is full)" },
+    { "--stop", CHATS, STOP, 0, 0, 0, "TEXT", "the answer ends before TEXT; several may be given" },
+    { "--system", CHATS, TEXT, AT(system), 0, 0, "TEXT", "a system message before the prompt" },
+    { "--chat-template", CHATS | TAKE_TOKENS, TEXT, AT(chat_template), 0, 0, "JINJA",
+      "use this chat template instead of the file's: a file, the template itself, or chatml" },
+    { "--chat-template-file", CHATS | TAKE_TOKENS, TEXT, AT(template_file), 0, 0, "FILE",
+      "the same, always a file" },
     { "--tools", ON(RUN), TEXT, AT(tools), 0, 0, "FILE",
       "tell the model the tools in FILE, a JSON array as in OpenAI's API; a call is printed as the model writes it" },
     { "--raw", ON(RUN), FLAG, AT(raw), 0, 0, NULL, "continue the prompt as it is, without the model's chat template" },
     PLUMB_SAMPLING_TABLE(SAMPLING)
-    { "--seed", ON(RUN), U64, AT(sampling.seed), 0, 0, "N",
+    { "--seed", CHATS, U64, AT(sampling.seed), 0, 0, "N",
       "the same seed gives the same text on every machine (a random one)" },
     { "--grammar", ON(RUN), TEXT, AT(grammar), 0, 0, "FILE",
-      "a grammar in GBNF, llama.cpp's language: the answer is a text of its rule root" },
+      "a grammar in GBNF, llama.cpp's language: the answer is a text of its rule root; instead of FILE the grammar "
+      "itself, which has ::=" },
     { "--gbnf", ON(RUN), TEXT, AT(gbnf), 0, 0, "TEXT", "the same, with the grammar itself" },
     { "--json-schema", ON(RUN), TEXT, AT(json_schema), 0, 0, "FILE",
       "a JSON Schema: the answer is the JSON text of a value that is valid by it; instead of FILE the schema itself, "
       "which begins with {" },
+    { "--format", ON(RUN), FORMAT, AT(json_schema), 0, 0, "json", "the answer is a JSON object, or by a schema" },
     { "--regex", ON(RUN), TEXT, AT(regex), 0, 0, "RE",
       "a regular expression of JavaScript with its flag u: the whole answer matches it" },
     { "--json-schema", ON(GRAMMAR), TEXT, AT(json_schema), 0, 0, "FILE",
@@ -68,6 +86,9 @@ static const struct option {
     { "--model", ON(GRAMMAR), TEXT, AT(model), 0, 0, "MODEL",
       "a model whose tokens the grammar names, as in <think>; only its header is read" },
     { "-p", TAKE_TOKENS, TEXT, AT(prompt), 0, 0, "TEXT", "the text to feed; - reads it from standard input" },
+    { "-p", ON(TOKENIZE), TEXT, AT(text), 0, 0, "TEXT", "the text, instead of the word after MODEL" },
+    { "--file", TAKE_TOKENS, TEXT, AT(input), 0, 0, "FILE", "the text to feed, instead of -p" },
+    { "--file", ON(PERPLEXITY) | TAKE_TEXTS, TEXT, AT(text), 0, 0, "FILE", "FILE, as an option" },
     { "--tokens", TAKE_TOKENS, TEXT, AT(ids), 0, 0, "1,2,3", "the token ids to feed, instead of -p" },
     { "--chat", TAKE_TOKENS, FLAG, AT(chat), 0, 0, NULL,
       "put TEXT into the model's chat template; without --chat it is fed as it is" },
@@ -146,7 +167,7 @@ static const struct option {
       "memory, slow) (i16)" },
     { "--snapshots", COMPUTE, U32, AT(n_snapshot), 2, PLUMB_MAX_SNAPSHOTS, "N",
       "copies of the states of recurrent layers that are kept, to go back to (as many as fit into 64 MiB, 2 to 16)" },
-    { "--shift", ON(RUN), U32, AT(n_keep), 1, PLUMB_MAX_CTX / 2, "N",
+    { "--shift", CHATS, U32, AT(n_keep), 1, PLUMB_MAX_CTX / 2, "N",
       "when the context is full, keep its first N tokens, such as 4, drop the older half of the others, and go on" },
     { "--load-state", ON(RUN), TEXT, AT(load_state), 0, 0, "FILE",
       "begin with the session in FILE: what the prompt has in common with it is not computed again" },
@@ -160,9 +181,21 @@ static const struct option {
     { "--reference", COMPUTE, FLAG, AT(reference), 0, 0, NULL,
       "use the slow pass that defines the correct result" },
     { "--scalar", COMPUTE, FLAG, AT(scalar), 0, 0, NULL, "use only the portable kernels" },
+    { "--json", CHATS, FLAG, AT(json), 0, 0, NULL,
+      "print one JSON object for each answer: text, finishReason, stats, module, threads, seed" },
     { "--json", ON(INSPECT) | ON(TOKENIZE) | ON(SCORE) | ON(BENCH) | ON(TRACE) | ON(LOGITS) | ON(PERPLEXITY) | ON(RANK)
       | REPORTS,
       FLAG, AT(json), 0, 0, NULL, "print JSON" },
+};
+
+static const struct { const char *other, *name; } other_names[] = {
+#define OTHER_NAME(other, name) { other, name },
+    OTHER_NAMES(OTHER_NAME)
+};
+
+static const struct { const char *name; int n_value; const char *why; } ignored_options[] = {
+#define IGNORED_OPTION(name, n_value, why) { name, n_value, why },
+    IGNORED_OPTIONS(IGNORED_OPTION)
 };
 
 /* The model of embed and rank unless one is given: all-minilm-l6-v2 of models/manifest.json. */
@@ -174,13 +207,19 @@ static const struct {
     const char *name, *usage, *summary, *text;
 } commands[COMMAND_COUNT] = {
     [COMMAND_RUN] = { "run", "MODEL TEXT...", "answers a prompt",
-        "The words after MODEL are the prompt; - reads it from standard input.  Leading words that end in .gguf are\n"
-        "further files of a split model, so a prompt that begins with such a word needs -p TEXT.  With -p, all words\n"
-        "are files.\n\n"
+        "The words after MODEL are the prompt.  Without a prompt, or if it is -, standard input is the prompt, and on\n"
+        "a terminal a chat begins, as with plumb chat.  If there is a prompt and standard input is a pipe or a file,\n"
+        "its text comes before the prompt, as in ollama.  Leading words that end in .gguf are further files of a\n"
+        "split model, so a prompt that begins with such a word needs -p TEXT.  With -p, all words are files.\n\n"
         "Streams the answer to standard output, then prints speeds on standard error.  The prompt is put into the\n"
         "model's chat template unless --raw is given.  One newline at the end of\n"
         "standard input is not part of the prompt.  Stops at the model's end-of-turn token, after -n tokens or when\n"
         "the context is full.  The last line shows the seed, unless the temperature is 0.\n" },
+    [COMMAND_CHAT] = { "chat", "MODEL", "starts a chat in the terminal",
+        "Each line is a message.  For a message of several lines, end each line but the last with a backslash, or put\n"
+        "\"\"\" before and after the message.  Ctrl-C stops an answer, and Ctrl-D exits.  /help lists the commands.\n"
+        "When the context is full, the oldest turns are left out, or with --shift tokens are dropped.  If standard\n"
+        "input is not a terminal, each of its lines is a message, even if it begins with a slash.\n" },
     [COMMAND_INSPECT] = { "inspect", "MODEL", "prints a file's keys and tensors",
         "Reads only the header, so it also works for a file whose tensors are cut off.  Only the first elements of\n"
         "arrays are shown.  Shapes begin with the fastest dimension.\n" },
@@ -250,6 +289,78 @@ static const struct {
         "  4 if they are correct only as far as noise of an unknown kind allows to say.\n" },
 };
 
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+enum { N_OTHER = sizeof other_names / sizeof *other_names,
+       N_IGNORED = sizeof ignored_options / sizeof *ignored_options };
+
+static bool is_name(const char *name, const char *word, size_t n) {
+    return strlen(name) == n && memcmp(name, word, n) == 0;
+}
+
+/* The option of this command whose name, or other name, is the first n bytes of word; NULL if there is none. */
+static const struct option *find_option(enum command command, const char *word, size_t n) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if ((table[i].commands & 1u << command) && is_name(table[i].name, word, n)) return &table[i];
+    }
+    for (size_t i = 0; i < N_OTHER; i++) {
+        const char *name = other_names[i].name;
+        if (is_name(other_names[i].other, word, n)) return find_option(command, name, strlen(name));
+    }
+    return NULL;
+}
+
+/* The name that is most like a word: the one with the fewest characters to insert, to remove or to replace (Levenshtein
+ * 1966), and of several the first in the order of their bytes.  web/cli/arguments.js has the same rule. */
+struct nearest { const char *name; size_t distance; };
+
+static void compare_name(struct nearest *best, const char *word, size_t n, const char *name) {
+    size_t row[64], m = strlen(name);
+    if (m >= 64) return;
+    for (size_t k = 0; k <= m; k++) row[k] = k;
+    for (size_t i = 0; i < n; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t k = 0; k < m; k++) {
+            const size_t replaced = diagonal + (word[i] != name[k]), removed = row[k + 1] + 1, inserted = row[k] + 1;
+            diagonal = row[k + 1];
+            row[k + 1] = replaced < removed ? replaced : removed;
+            if (inserted < row[k + 1]) row[k + 1] = inserted;
+        }
+    }
+    bool is_first = best->name && row[m] == best->distance && strcmp(name, best->name) < 0;
+    if (!best->name || row[m] < best->distance || is_first) *best = (struct nearest){ name, row[m] };
+}
+
+/* "; the nearest is NAME", or "" if nothing is similar: if more than half of the word differs. */
+static const char *guess(struct nearest best, size_t n, char *text, size_t size) {
+    if (!best.name || best.distance * 2 > n) return "";
+    snprintf(text, size, "; the nearest is %s", best.name);
+    return text;
+}
+
+/* Says that a command has no option of this name, and which one is like it. */
+static void print_unknown(enum command command, const char *word, size_t n) {
+    struct nearest best = { NULL, 0 };
+    char text[80];
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (table[i].commands & 1u << command) compare_name(&best, word, n, table[i].name);
+    }
+    for (size_t i = 0; i < N_OTHER; i++) {
+        const char *other = other_names[i].other;
+        if (find_option(command, other, strlen(other))) compare_name(&best, word, n, other);
+    }
+    print_error(0, "%s: unknown option %.*s%s; see plumb %s --help", commands[command].name, (int)n, word,
+                guess(best, n, text, sizeof text), commands[command].name);
+}
+
+static void print_unknown_command(const char *name) {
+    struct nearest best = { NULL, 0 };
+    char text[80];
+    for (int i = 0; i < COMMAND_COUNT; i++) compare_name(&best, name, strlen(name), commands[i].name);
+    print_error(0, "unknown command %s%s; see plumb --help", name, guess(best, strlen(name), text, sizeof text));
+}
+
 /* ---- help -------------------------------------------------------------------------------------------------------- */
 
 static void print_help(void) {
@@ -275,10 +386,17 @@ static void print_command_help(enum command command) {
     out("\n");
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (!(table[i].commands & 1u << command)) continue;
-        char left[40];
+        char left[40], help[1024];
         int n = snprintf(left, sizeof left, "  %s %s", table[i].name, table[i].value ? table[i].value : "");
+        int length = snprintf(help, sizeof help, "%s", table[i].help);
+        const char *join = "; also ";
+        for (size_t k = 0; k < N_OTHER && length < (int)sizeof help; k++) {
+            if (find_option(command, other_names[k].other, strlen(other_names[k].other)) != &table[i]) continue;
+            length += snprintf(help + length, sizeof help - (size_t)length, "%s%s", join, other_names[k].other);
+            join = ", ";
+        }
         out("%-*s", TEXT_COLUMN, left);
-        out_wrapped(table[i].help, n < TEXT_COLUMN ? TEXT_COLUMN : (size_t)n, TEXT_COLUMN);
+        out_wrapped(help, n < TEXT_COLUMN ? TEXT_COLUMN : (size_t)n, TEXT_COLUMN);
     }
     out("%-*sprint this help\n", TEXT_COLUMN, "  --help");
 }
@@ -361,6 +479,27 @@ static bool find_name(const char *command, const struct option *o, const char *w
     return false;
 }
 
+/* Joins words.  The result is never freed: like argv, it lives as long as the process. */
+static const char *join_words(const char *const *words, size_t n, const char *between) {
+    size_t size = 1;
+    for (size_t i = 0; i < n; i++) size += strlen(words[i]) + strlen(between);
+    char *text = allocate(size), *at = text;
+    for (size_t i = 0; i < n; i++) {
+        at += snprintf(at, size - (size_t)(at - text), "%s%s", i > 0 ? between : "", words[i]);
+    }
+    return text;
+}
+
+/* Adds a file of the model.  Returns false after a message. */
+static bool take_file(struct options *options, const char *path) {
+    if (options->n_file < MAX_FILES) {
+        options->files[options->n_file++] = path;
+        return true;
+    }
+    print_error(0, "%s: at most %d files can be given", commands[options->command].name, MAX_FILES);
+    return false;
+}
+
 /* Parses word as the value of option o and stores it.  Returns false after a message. */
 static bool store(struct options *options, const struct option *o, const char *word) {
     void *target = (char *)options + o->target;
@@ -403,6 +542,23 @@ static bool store(struct options *options, const struct option *o, const char *w
         if (parse_range(word, target)) return true;
         print_error(0, "%s: %s: \"%s\" is not a range such as 0-3 or 2", command, o->name, word);
         return false;
+    case MODEL:
+        return take_file(options, word);
+    case HUB:
+        return take_file(options, join_words((const char *const[]){ "hf:", word }, 2, ""));
+    case FORMAT:
+        *(const char **)target = strcmp(word, "json") == 0 ? "{\"type\": \"object\"}" : word;
+        if (strcmp(word, "json") == 0 || word[strspn(word, " \t\r\n")] == '{') return true;
+        print_error(0, "%s: %s: \"%s\" is neither json nor a JSON Schema", command, o->name, word);
+        return false;
+    case STOP:
+        if (options->n_stop < MAX_STOPS && *word) {
+            options->stops[options->n_stop++] = word;
+            return true;
+        }
+        print_error(0, *word ? "%s: %s: at most %d texts can be given" : "%s: %s: the text is empty", command, o->name,
+                    MAX_STOPS);
+        return false;
     case LORA: case CONTROL:
         if (take_adapter(options, word, o->kind == CONTROL)) return true;
         print_error(0, "%s: at most %d adapters can be used together", command, MAX_ADAPTERS);
@@ -416,22 +572,22 @@ static bool store(struct options *options, const struct option *o, const char *w
     return false;
 }
 
-/* The option of this command whose name is the first n bytes of word; NULL if there is none. */
-static const struct option *find_option(enum command command, const char *word, size_t n) {
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        const struct option *o = &table[i];
-        if ((o->commands & 1u << command) && strlen(o->name) == n && memcmp(o->name, word, n) == 0) return o;
-    }
-    return NULL;
-}
-
 /* Stores the option at argv[i] and its value.  Returns the index of the next word, or 0 after a message. */
 static int take_option(int argc, char **argv, int i, struct options *options) {
     const char *word = argv[i], *command = commands[options->command].name;
     const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
     size_t n = equals ? (size_t)(equals - word) : strlen(word);
     const struct option *o = find_option(options->command, word, n);
-    if (!o) return print_error(0, "%s: unknown option %s; see plumb %s --help", command, word, command);
+    for (size_t k = 0; k < N_IGNORED && !o; k++) {
+        if (!is_name(ignored_options[k].name, word, n)) continue;
+        print_error(0, "%s: %s has no effect: %s", command, ignored_options[k].name, ignored_options[k].why);
+        const int next = i + 1 + (equals ? 0 : ignored_options[k].n_value);
+        return next < argc ? next : argc;
+    }
+    if (!o) {
+        print_unknown(options->command, word, n);
+        return 0;
+    }
     if (o->kind == FLAG && equals) return print_error(0, "%s: %s takes no value", command, o->name);
     if (o->kind != FLAG && !equals && ++i == argc) return print_error(0, "%s: %s needs a value", command, o->name);
     return store(options, o, equals ? equals + 1 : argv[i]) ? i + 1 : 0;
@@ -455,13 +611,20 @@ static const char *take_grammar_words(struct options *o) {
     return NULL;
 }
 
+const char *belongs_to_one(const struct options *o) {
+    return o->raw ? "a chat cannot be combined with --raw"
+         : o->grammar || o->gbnf || o->json_schema || o->regex ? "a chat cannot be combined with a grammar or schema"
+         : o->tools ? "a chat cannot be combined with --tools" : o->print_ids ? "a chat cannot be combined with --ids"
+         : o->load_state || o->save_state ? "a chat cannot be combined with --load-state or --save-state" : NULL;
+}
+
 /* Says which option or file is missing, or which options contradict each other; NULL if none do.  Also moves the last
  * word of commands that read a text to o->text, and sets o->raw for the commands that need --chat to use the
  * template. */
 static const char *check_options(struct options *o) {
     bool takes_texts = 1u << o->command & TAKE_TEXTS && !o->ids;
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY || takes_texts;
-    if (last_is_text && o->n_file > 0) o->text = o->files[--o->n_file];
+    if (last_is_text && !o->text && o->n_file > 0) o->text = o->files[--o->n_file];
     if (o->command == COMMAND_GRAMMAR) {
         const char *wrong = take_grammar_words(o);
         if (wrong) return wrong;
@@ -478,7 +641,8 @@ static const char *check_options(struct options *o) {
     for (size_t i = 0; i < o->n_adapter; i++) has_control |= o->adapters[i].is_control;
     if (has_layers && !has_control) return "--control-vector-layer-range needs --control-vector";
     if (layers[1] == 0) return "--control-vector-layer-range: there is no control vector of layer 0";
-    const char *const inputs[] = { o->grammar, o->json_schema, o->prompt, o->text, o->tools };
+    if (o->input && o->prompt && strcmp(o->prompt, "-") == 0) o->prompt = NULL;   /* --file is in its place */
+    const char *const inputs[] = { o->grammar, o->json_schema, o->prompt, o->text, o->tools, o->input };
     int n_stdin = 0;
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) n_stdin += inputs[i] && strcmp(inputs[i], "-") == 0;
     if (n_stdin > 1) return "only one input can be - (standard input)";
@@ -503,16 +667,21 @@ static const char *check_options(struct options *o) {
         return o->command == COMMAND_TOKENIZE ? "MODEL and TEXT are needed"
              : o->command == COMMAND_PERPLEXITY ? "MODEL and FILE are needed" : "MODEL is needed";
     }
-    if (o->command == COMMAND_RUN && !o->prompt) return "a prompt is needed, as words after MODEL or with -p TEXT";
+    if (o->chat_template && o->template_file) return "--chat-template and --chat-template-file exclude each other";
+    if (o->interactive && o->command == COMMAND_RUN && belongs_to_one(o)) return belongs_to_one(o);
     if (o->command == COMMAND_RUN && o->raw && o->system) return "--system needs the chat template, which --raw omits";
     if (o->command == COMMAND_RUN && o->raw && o->tools) return "--tools needs the chat template, which --raw omits";
+    if (o->print_ids && o->json && o->command == COMMAND_RUN) return "--ids and --json exclude each other";
     if (o->command == COMMAND_SCORE && !o->ids) return "--ids is needed";
     if (o->command == COMMAND_DIAGNOSE && !o->against) return "--against THEIRS is needed";
     if (1u << o->command & TAKE_TOKENS) {
         bool is_needed = o->command != COMMAND_DIAGNOSE || o->n_prompt != UINT32_MAX || o->chat || o->parse_special;
-        if (is_needed && !o->prompt && !o->ids) return "-p TEXT or --tokens is needed";
-        if (o->prompt && o->ids) return "-p and --tokens cannot be combined";
+        bool has_text = o->prompt || o->input;
+        if (is_needed && !has_text && !o->ids) return "-p TEXT or --tokens is needed";
+        if (o->prompt && o->input) return "-p and --file cannot be combined";
+        if (has_text && o->ids) return "-p and --tokens cannot be combined";
         if (o->ids && (o->chat || o->parse_special)) return "--chat and --parse-special need -p, not --tokens";
+        if (!o->chat && (o->chat_template || o->template_file)) return "--chat-template needs --chat";
         o->raw = !o->chat;
     }
     if (o->output && has_gguf_suffix(o->output) && o->trace.n_value != UINT32_MAX) {
@@ -547,28 +716,18 @@ static const char *find_overwritten(const struct options *o) {
     return NULL;
 }
 
-/* Joins words with spaces.  The result is never freed: like argv, it lives as long as the process. */
-static const char *join_words(const char *const *words, size_t n) {
-    size_t size = 1;
-    for (size_t i = 0; i < n; i++) size += strlen(words[i]) + 1;
-    char *text = allocate(size), *at = text;
-    for (size_t i = 0; i < n; i++) at += snprintf(at, size - (size_t)(at - text), i > 0 ? " %s" : "%s", words[i]);
-    return text;
-}
-
-/* Stores the words that are not options: files, and for `run` without -p the prompt.  Returns false after a message. */
+/* Stores the words that are not options: files, unless --model gave them, and for `run` without -p the prompt.  Returns
+ * false after a message. */
 static bool take_words(struct options *o, const char *const *words, size_t n) {
     size_t n_file = n;
     if (o->command == COMMAND_RUN && !o->prompt) {
-        for (n_file = n > 0; n_file < n && has_gguf_suffix(words[n_file]);) n_file++;
-        if (n_file < n) o->prompt = join_words(words + n_file, n - n_file);
+        const bool has_model = o->n_file > 0;
+        for (n_file = !has_model && n > 0; !has_model && n_file < n && has_gguf_suffix(words[n_file]);) n_file++;
+        if (n_file < n) o->prompt = join_words(words + n_file, n - n_file, " ");
     }
-    if (n_file > MAX_FILES) {
-        print_error(0, "%s: at most %d files can be given", commands[o->command].name, MAX_FILES);
-        return false;
+    for (size_t i = 0; i < n_file; i++) {
+        if (!take_file(o, words[i])) return false;
     }
-    memcpy(o->files, words, n_file * sizeof *words);
-    o->n_file = n_file;
     return true;
 }
 
@@ -597,7 +756,7 @@ bool parse_options(int argc, char **argv, struct options *options, int *exit_cod
     const char *name = argv[is_help ? 2 : 1];
     while (command < COMMAND_COUNT && strcmp(name, commands[command].name) != 0) command++;
     if (command == COMMAND_COUNT) {
-        print_error(0, "unknown command %s; see plumb --help", name);
+        print_unknown_command(name);
         return false;
     }
     if (is_help) {

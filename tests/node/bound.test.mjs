@@ -139,6 +139,16 @@ for (const [what, template] of THINKS) {
         });
         assert.ok(isValue(message.content) && finish_reason === 'stop', message.content);
         assert.equal(Boolean(message.reasoning_content), Boolean(said.reasoning_content));
+        const kinds = [];
+        const stream = await model.chat.completions.create({
+          messages, temperature: 0, max_tokens: 80, reasoning_budget: reasoningBudget, chat_template_kwargs: thinks,
+          response_format: { type: 'json_schema', json_schema: { name: 'x', schema } }, stream: true,
+        });
+        for await (const { choices: [{ delta }] } of stream) {
+          const kind = delta.reasoning_content ? 'reasoning' : delta.content ? 'content' : undefined;
+          if (kind && kinds.at(-1) !== kind) kinds.push(kind);
+        }
+        assert.deepEqual(kinds, message.reasoning_content ? ['reasoning', 'content'] : ['content']);
       }
     });
 

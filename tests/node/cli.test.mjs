@@ -188,17 +188,17 @@ test('run: Ctrl-C ends the answer, exit code 130', async () => {
 
 test('a failure prints one line and sets the exit code', () => {
   for (const [args, code, message] of [
-    [['run', tinyPath, '-p', 'Hi'], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no tokenizer.chat_template/],
+    [['run', tinyPath, '-p', 'Hi', '--chat-template', '{{ x'], 1,
+      /f32\.gguf: PLUMB_ERROR_TEMPLATE: tokenizer\.chat_template, line 1/],
     [['run', tinyPath, '-p', 'Hi!', '--ctx', '2', '--raw'], 1,
       new RegExp('^plumb: prompt: PLUMB_ERROR_CONTEXT: the prompt has 3 tokens, but the context holds 2; '
         + 'use --ctx to enlarge it\n$')],
     [['run', 'http://127.0.0.1:1/x.gguf', '-p', 'Hi'], 1, /http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
     [['inspect', 'http://127.0.0.1:1/x.gguf'], 1, /^plumb: http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
     [['tokenize', 'http://127.0.0.1:1/x.gguf', 'x'], 2,
-      /x\.gguf: download it first; only run, bench, chat, preflight and inspect take URLs/],
+      /x\.gguf: download it first: curl -LO 'http:\S+x\.gguf'; only run, bench, chat, preflight and inspect take/],
     [['cache', 'remove', 'foo'], 2, /^plumb: cache: foo is not a URL; only URLs have copies\n$/],
     [['chat'], 2, /^plumb: chat: MODEL is needed; see plumb chat --help\n$/],
-    [['chat', tinyPath], 1, /f32\.gguf: PLUMB_ERROR_TEMPLATE: the file has no chat template/],
     [['chat', 'none\x1b.gguf'], 1, /^plumb: none\?\.gguf: PLUMB_ERROR_IO: ENOENT/],
     [['chat', tinyPath, '-p', 'x'], 2, /chat: unknown option -p/],
     [['chat', tinyPath, '--ids'], 2, /chat: unknown option --ids/],

@@ -269,11 +269,14 @@ describe('a tiny model', () => {
     await fails(model.step(1), 'PLUMB_ERROR_CONTEXT', /40/);
   });
 
-  test('without a template a chat is an error, a string is not', async () => {
+  test('without a template a chat is put into ChatML, and a warning says so', async () => {
     const messages = [{ role: 'user', content: 'Hi' }];
-    await fails(model.generate(messages).next(), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
-    await fails(model.applyChatTemplate(messages), 'PLUMB_ERROR_TEMPLATE', /no tokenizer.chat_template/);
     await textOf(model.generate('Hi', { maxTokens: 2 }));
+    assert.deepEqual(model.warnings.filter(({ code }) => code === 'template'), []);
+    assert.equal(await model.applyChatTemplate(messages), '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n');
+    await fails(model.generate(messages).next(), 'PLUMB_ERROR_CONTEXT', /the prompt has 52 tokens/);
+    const [{ message }] = model.warnings.filter(({ code }) => code === 'template');
+    assert.match(message, /no tokenizer\.chat_template, so that chats are put into ChatML, as in llama\.cpp/);
   });
 
   test('invalid arguments are refused', async () => {

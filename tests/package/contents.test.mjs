@@ -66,8 +66,11 @@ const DOM = ['es2023', 'dom', 'dom.iterable', 'dom.asynciterable'];
 for (const [moduleResolution, module, lib, sample] of /** @type {[string, string, string[], string][]} */ ([
   ['bundler', 'esnext', DOM, 'sample.ts'], ['nodenext', 'nodenext', DOM, 'sample.ts'],
   ['node10', 'esnext', DOM, 'sample.ts'], ['bundler', 'esnext', ['es2022'], 'sample-es2022.ts'],
+  ['bundler', 'esnext', ['es2022', 'esnext.disposable'], 'sample-using.ts'],
+  ['nodenext', 'nodenext', [...DOM, 'esnext.disposable'], 'sample-using.ts'],
 ])) {
-  const where = `moduleResolution ${moduleResolution} and lib ${lib[0]}${lib === DOM ? '' : ' alone'}`;
+  const where = `moduleResolution ${moduleResolution} and lib ${
+    lib === DOM ? lib[0] : lib.length === 1 ? `${lib[0]} alone` : `${lib[0]} with ${lib.at(-1)}`}`;
   test(`correct uses compile in strict TypeScript, by ${where}, and wrong uses do not`, () => {
     cpSync(`${root}tests/package/${sample}`, join(folder, sample));
     writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({

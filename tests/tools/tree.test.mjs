@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, 
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import test from 'node:test';
-import { parameters } from '../../tools/tables.mjs';
+import { names, parameters } from '../../tools/tables.mjs';
 
 test('tree: make layers finds no back edge', () => {
   const { status, stdout, stderr } = spawnSync('make', ['layers'], { encoding: 'utf8' });
@@ -96,6 +96,10 @@ test('tree: no line of code has more than 120 columns', () => {
 
 test('tree: web/base/parameters.js is what tools/tables.mjs makes of plumb.h', () => {
   assert.equal(page('web/base/parameters.js'), parameters(page('include/plumb.h')), '`make docs`');
+});
+
+test('tree: web/cli/names.js is what tools/tables.mjs makes of src/cli/names.h', () => {
+  assert.equal(page('web/cli/names.js'), names(page('src/cli/names.h')), '`make docs`');
 });
 
 test('tree: tests/main.c lists every room that has tests', () => {

@@ -64,6 +64,8 @@ export class AnswerReader {
   #parts = [];
   #reasoning = '';
   #isThinking = false;
+  /** Whether the prompt has begun the reasoning with a text, so that white space belongs to it. */
+  #isContinued;
   /** White space that is handed out if the same kind of text follows. */
   #space = '';
   /** Whether white space at the beginning of a text is left out, because something was before it. */
@@ -77,19 +79,21 @@ export class AnswerReader {
 
   /** @param {Format} format
    * @param {Tool[]} [tools]  the tools that the model was given
-   * @param {{prompt?: string, anyName?: boolean, parallel?: boolean, isBound?: boolean}} [options]  prompt: how the
-   *   prompt ends, because it may open the reasoning; anyName: a call between tags may name a tool that does not exist;
-   *   parallel: several calls (default true), or only the first; isBound: a grammar binds the answer behind its
-   *   reasoning (bound.js), so that it is text, whatever tags are in it */
-  constructor(format, tools = [], { prompt = '', anyName = false, parallel = true, isBound = false } = {}) {
+   * @param {{prompt?: string, continued?: import('./formats.js').Continued, anyName?: boolean, parallel?: boolean,
+   *   isBound?: boolean}} [options]  prompt: how the prompt ends, because it may open the reasoning; continued: the
+   *   text with which it ends; anyName: a call between tags may name a tool that does not exist; parallel: several
+   *   calls (default true), or only the first; isBound: a grammar binds the answer behind its reasoning (bound.js), so
+   *   that it is text, whatever tags are in it */
+  constructor(format, tools = [], { prompt = '', continued, anyName = false, parallel = true, isBound = false } = {}) {
     this.#format = format;
     this.#tools = new Map(tools.map(tool => [tool.function.name, tool]));
     this.#anyName = anyName && tools.length > 0;
     this.#parallel = parallel;
     this.#text = begunIn(format, prompt) ?? '';
     this.#isBound = isBound;
+    this.#isContinued = continued === 'reasoning_content';
     this.#reading = format.channels ? this.#channels()
-      : isBound ? this.#boundAnswer(headOf(format, prompt)) : this.#answer();
+      : isBound ? this.#boundAnswer(headOf(format, prompt, continued)) : this.#answer();
   }
 
   /** Adds a piece. @param {string} piece @returns {AnswerDelta[]} */
@@ -693,7 +697,8 @@ export class AnswerReader {
 
   /** Reads reasoning behind its opening tag. @param {NonNullable<Format['think']>} think @returns {Reading} */
   *#think({ ends }) {
-    this.#turn(true);
+    this.#turn(!this.#isContinued);
+    this.#isContinued = false;
     this.#isThinking = true;
     const end = yield* this.#until(ends, text => this.#say('reasoning', text));
     this.#isThinking = false;

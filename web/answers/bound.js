@@ -15,18 +15,20 @@ import { either, literal, quoted, without } from './gbnf.js';
 /** The header of a text for the user. @param {Format} format */
 const finalHeader = ({ headers, channels }) => headers?.text.find(text => text.includes(String(channels?.user))) ?? '';
 
-/** @param {Format} format @param {string} prompt  how the prompt ends @returns {Head} */
-export function headOf(format, prompt) {
+/** @param {Format} format @param {string} prompt  how the prompt ends
+ * @param {import('./formats.js').Continued} [continued]  the text with which it ends @returns {Head} */
+export function headOf(format, prompt, continued) {
+  if (continued === 'content') return { think: undefined, isOpen: false, marks: [], skip: '', isEmpty: true };
   const { think, marks = [], channels, named } = format, begun = begunIn(format, prompt);
   const isOpen = begun !== undefined && begun === think?.start;
   const isOver = think?.ends.some(end => endsWith(prompt, end));
   const mayReason = isOpen || !isOver && think && named.includes(think.start);
-  const continued = begun === undefined || isOpen || channels ? '' : marks.find(mark => mark.startsWith(begun)) ?? '';
+  const begunMark = begun === undefined || isOpen || channels ? '' : marks.find(mark => mark.startsWith(begun)) ?? '';
   const skip = channels ? begun && `${finalHeader(format)}${CHANNEL.message}` : isOpen ? `${think.ends[0]}\n\n`
-    : continued.slice(begun?.length);
+    : begunMark.slice(begun?.length);
   const head = {
     think: channels || mayReason ? think : undefined, isOpen, skip: skip ?? '',
-    marks: channels ? [] : marks.filter(mark => mark !== continued && named.includes(mark)),
+    marks: channels ? [] : marks.filter(mark => mark !== begunMark && named.includes(mark)),
   };
   return { ...head, isEmpty: !channels && !head.think && head.skip === '' && head.marks.length === 0 };
 }

@@ -5,6 +5,11 @@
 
 /** The key of the method of a model that gives its format. */
 export const FORMAT = Symbol('how the model writes its answers');
+/** The key of the method of a model that says which text of its last message a prompt ends with, so that the answer
+ * goes on with it. */
+export const CONTINUED = Symbol('the text that an answer goes on with');
+/** @typedef {'content' | 'reasoning_content' | undefined} Continued  undefined: none
+ * @typedef {Record<typeof CONTINUED, (ids: Int32Array) => Continued>} Continuing */
 
 /** How messages with headers are written: what begins one, comes before its text, says that it is JSON, and ends it. */
 export const CHANNEL = { start: '<|start|>assistant', message: '<|message|>', constrain: '<|constrain|>',
@@ -20,6 +25,15 @@ const PROMPT_END = 24;
 
 /** The end of a prompt, as text. @param {import('./gbnf.js').Vocabulary} model @param {Int32Array} ids */
 export const promptEnd = (model, ids) => model.detokenize(ids.slice(-PROMPT_END), { special: true });
+
+/** What readers of an answer see of its prompt: how it ends, or what begins the text that the answer goes on with.
+ * @param {import('./gbnf.js').Vocabulary & Continuing} model @param {Int32Array} ids
+ * @param {Format} format */
+export async function promptOf(model, ids, format) {
+  const continued = model[CONTINUED](ids);
+  return { continued, prompt: !continued ? await promptEnd(model, ids)
+    : continued === 'content' ? '' : format.think?.start ?? '' };
+}
 
 /** Whether a prompt ends with a text, and perhaps white space. @param {string} prompt @param {string} text */
 export const endsWith = (prompt, text) => prompt.trimEnd().endsWith(text.trimEnd());

@@ -5,7 +5,7 @@ import { AnswerReader } from './answer.js';
 import { headOf, withHead } from './bound.js';
 import { callGrammar } from './call-grammar.js';
 import { WHOLE, CONSTRAINTS, withGrammar } from './constraint.js';
-import { FORMAT, promptEnd, textsOf } from './formats.js';
+import { FORMAT, promptOf, textsOf } from './formats.js';
 import { controlTokens } from './gbnf.js';
 
 /** @typedef {import('../engine/generation.js').Stats} Stats
@@ -27,20 +27,21 @@ export async function beginAnswer(model, ids, about, options) {
   const { tools: told = [], required = false, only, anyName = false, parallel = true } = about;
   const format = await model[FORMAT]();
   const tools = only === undefined ? told : told.filter(tool => tool.function.name === only);
-  const prompt = await promptEnd(model, ids);
+  const { prompt, continued } = await promptOf(model, ids, format);
   const constraint = CONSTRAINTS.find(name => options[name] !== undefined);
   if (required && constraint) {
     throw argumentError(`a required call and ${constraint} exclude each other: the answer is a call of a tool`);
   }
   const reader = new AnswerReader(format, tools, {
-    prompt, anyName, parallel, isBound: constraint !== undefined && tools.length === 0,
+    prompt, continued, anyName, parallel, isBound: constraint !== undefined && tools.length === 0,
   });
   const special = textsOf(format);
   const controls = constraint || tools.length > 0 ? await controlTokens(model, special) : new Map();
   /** @type {ReturnType<typeof callGrammar> | undefined} */
   let bound;
   if (constraint) {
-    const head = headOf(format, prompt), { grammar, ...rest } = await withGrammar('generate', model, options);
+    const head = headOf(format, prompt, continued);
+    const { grammar, ...rest } = await withGrammar('generate', model, options);
     options = head.think ? rest : { ...rest, reasoningBudget: undefined };
     if (grammar) bound = { grammar: withHead(format, head, grammar, controls), warnings: [] };
   } else if (tools.length > 0) bound = callGrammar(format, tools, { required, parallel, prompt, controls });

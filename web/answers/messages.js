@@ -17,8 +17,12 @@
  * @property {'function'} type
  * @property {{name: string, description?: string, parameters?: object, [more: string]: any}} function  parameters: a
  *   JSON Schema, or a schema of Zod or another library that gives its JSON Schema */
-/** @typedef {{addGenerationPrompt?: boolean, tools?: any[], [variable: string]: any}} TemplateOptions
- *   addGenerationPrompt: open the assistant's turn (default true). All others are variables of the template. Many
+/** @typedef {{addGenerationPrompt?: boolean, continueFinalMessage?: boolean | 'content' | 'reasoning_content',
+ *   tools?: any[], [variable: string]: any}} TemplateOptions
+ *   addGenerationPrompt: open the assistant's turn (default true); continueFinalMessage: the prompt ends with the text
+ *   of the last message, so that the answer goes on with it, as in transformers: with its content, or with its
+ *   reasoning if it has no content.  It is the default if the last message is the assistant's, without calls, and
+ *   addGenerationPrompt is not given, as in llama.cpp's server. All others are variables of the template. Many
  *   templates know enable_thinking (by default they decide themselves) and reasoning_effort ('low', 'medium', 'high');
  *   preserve_reasoning keeps the reasoning of earlier answers under whatever name the template has for it */
 /** @typedef {object} OwnGenerateOptions
@@ -44,8 +48,8 @@
  * @typedef {OwnGenerateOptions & import('../engine/engine.js').Sampling
  *   & import('./constraint.js').Constraint} GenerateOptions */
 /** @typedef {typeof import('./formats.js').FORMAT} FormatKey
- * @typedef {AnsweringModel & Record<FormatKey, () => Promise<import('./formats.js').Format>>} ChatModel  the model that
- *   answers */
+ * @typedef {AnsweringModel & import('./formats.js').Continuing
+ *   & Record<FormatKey, () => Promise<import('./formats.js').Format>>} ChatModel  the model that answers */
 /** @typedef {object} Pool  the sessions that answer prompts
  * @property {(prompt: Int32Array, n?: number, signal?: AbortSignal) =>
  *   Promise<import('../api/session.js').Session[]>} take  n of them, for answers to a prompt
@@ -53,6 +57,7 @@
  * @property {(prompt: Int32Array) => import('../api/session.js').Session | undefined} find  the one that answered a
  *   prompt last */
 /** @typedef {object} AnsweringModel  what a ChatModel has besides its format
+ * @property {string} chatTemplate  the source of its chat template
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
  * @property {import('../engine/generation.js').Stats} [lastStats]  of its last answer
  * @property {Pool} pool

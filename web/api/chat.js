@@ -4,6 +4,7 @@
 import { mapped } from '../base/async.js';
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
+import { CONTINUED } from '../answers/formats.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { withSchemaShown } from '../answers/system-text.js';
 import { chosenTools } from '../answers/tool-choice.js';
@@ -279,7 +280,7 @@ export class Chat {
     if (messages.length === 0 || messages.some(message => typeof message !== 'object' || message === null)) {
       throw argumentError(`${where}: expected a string, or messages {role, content}`);
     }
-    known.checkMessages(where, messages, this.#model.metadata['tokenizer.chat_template']);
+    known.checkMessages(where, messages, this.#model.chatTemplate);
     if (messages.some((message, i) => before + i > 0 && isSystem(message))) {
       throw argumentError(`${where}: a system message can only be the first message of a chat`);
     }
@@ -321,6 +322,8 @@ export class Chat {
     let reader;
     /** @type {Stats | undefined} */
     let stats;
+    /** @type {import('../answers/formats.js').Continued} */
+    let continued;
     let failed = false;
     this.lastStats = undefined;
     /** @type {ChatSession | undefined} */
@@ -333,6 +336,7 @@ export class Chat {
       const options = { ...given, schema: /** @type {typeof given.schema} */ (schema) };
       const { ids, sinks } = await this.#prompt({ template, showSchema, ...options }, about.tools);
       prompt = ids;
+      continued = this.#model[CONTINUED](ids);
       session = await this.#take(ids);
       const answer = await beginAnswer(session, ids, about, { ...options, sinks });
       reader = answer.reader;
@@ -350,7 +354,8 @@ export class Chat {
       if (failed || isStopped && !(said?.content || said?.reasoning_content || said?.tool_calls)) {
         this.#messages = before;
         this.#trimmed = trimmed;
-      } else this.#messages = [...messages, { role: 'assistant', content: '', ...said }];
+      } else if (continued) this.#messages = [...messages.slice(0, -1), extended(messages[messages.length - 1], said)];
+      else this.#messages = [...messages, { role: 'assistant', content: '', ...said }];
       if (!failed) this.lastStats ??= session?.lastStats;
       if (session) this.#last = prompt;
       if (session && !this.#kept) this.#model.pool.give(session, prompt);
@@ -421,6 +426,16 @@ const isSystem = message => message?.role === 'system' || message?.role === 'dev
 /** @param {string} where @param {number} index @param {Message[]} messages */
 const noMessage = (where, index, messages) =>
   argumentError(`${where}: there is no message ${index}: the chat has ${messages.length} messages`);
+
+/** A message of the assistant with what the answer has added to it.
+ * @param {Message} message @param {Answer} [said] @returns {Message} */
+function extended({ content, reasoning_content: reasoning = '', ...others }, said = { content: '' }) {
+  const { content: more, reasoning_content: thought = '', ...calls } = said;
+  return {
+    ...others, ...calls, ...reasoning + thought && { reasoning_content: reasoning + thought },
+    content: Array.isArray(content) ? [...content, { type: 'text', text: more }] : `${content ?? ''}${more}`,
+  };
+}
 
 /** The options that are given. @param {object} options */
 const defined = options => Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));

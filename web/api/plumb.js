@@ -13,7 +13,7 @@ import { isDamage } from '../loader/parts.js';
 import { describe, expand } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
-import { FORMAT } from '../answers/formats.js';
+import { CONTINUED, FORMAT } from '../answers/formats.js';
 import { plainTools } from '../answers/constraint.js';
 import { Chat } from './chat.js';
 import { SessionPool } from './pool.js';
@@ -52,6 +52,12 @@ import { CALL, openSession, PROMPT, Session } from './session.js';
 
 /** Warnings already printed on the console: each is printed once. @type {Set<string>} */
 const printed = new Set();
+/** @param {string} message */
+function warn(message) {
+  if (!printed.has(message)) console.warn(`plumb: ${message}`);
+  printed.add(message);
+}
+
 /** Milliseconds that a failed or aborted load has to release what it holds, before its engine is terminated. */
 const SHUTDOWN_TIMEOUT = 5000;
 
@@ -84,12 +90,10 @@ export class Library {
     }, onProgress);
     const loaded = /** @type {Loaded} */ (result);
     for (const { code, message } of loaded.warnings ?? []) {
-      if (code === 'cache' || printed.has(message)) continue;
-      printed.add(message);
-      console.warn(`plumb: ${message}`);
+      if (code !== 'cache') warn(message);
     }
     if (options.persist) this.#platform.persist?.();
-    const model = new Model(transport, loaded, this.#platform);
+    const model = new Model(transport, loaded, this.#platform, options.chatTemplate);
     try {
       /** @type {AdapterUse[]} */
       const uses = [];
@@ -305,8 +309,10 @@ export class Model extends Session {
   #loaded;
   /** The format of the template that was used last. @type {{source?: string, format: Promise<Format>} | undefined} */
   #format;
-  /** Prompts that are chats. @type {WeakSet<object>} */
-  #chats = new WeakSet();
+  #template;
+  /** Prompts that are chats, and which text of the last message they end with.
+   * @type {WeakMap<object, import('../answers/formats.js').Continued>} */
+  #chats = new WeakMap();
   #hasOpened = false;
   /** The sessions that answer chats; the first one is that of the model.
    * @type {import('../answers/messages.js').Pool} @override */
@@ -317,9 +323,10 @@ export class Model extends Session {
   }, async () => (await this.info()).contextLength);
 
   /** @param {import('../base/protocol.js').Transport} transport @param {Loaded} loaded
-   * @param {ClientPlatform} platform */
-  constructor(transport, loaded, platform) {
+   * @param {ClientPlatform} platform @param {string} [template]  instead of the file's */
+  constructor(transport, loaded, platform, template) {
     super(undefined, 0);
+    this.#template = template;
     this.#transport = transport;
     this.#platform = platform;
     this.#loaded = loaded;
@@ -334,6 +341,7 @@ export class Model extends Session {
     this.embeddings = new Embeddings(held);
     /** What runs differently from what was asked for, and why.  'threads': there is only one thread.  'module': the
      * fastest module does not load, and a slower one with the same results runs.  'cache': no copy is kept.
+     * 'template': the file has no chat template, so that its first chat was put into ChatML.
      * @type {{code: string, message: string}[]} */
     this.warnings = loaded.warnings ?? [];
   }
@@ -506,7 +514,15 @@ export class Model extends Session {
     await this.#transport.terminate();
   }
 
-  get #source() { return /** @type {string | undefined} */ (this.metadata['tokenizer.chat_template']); }
+  /** The source of the chat template: the one of Plumb.load, or the file's; '' if there is none, as chats are in ChatML
+   * then.  Setting it uses another one from now on; 'chatml' is ChatML. @override @returns {string} */
+  get chatTemplate() { return this.#template ?? String(this.metadata['tokenizer.chat_template'] ?? ''); }
+
+  /** @override */
+  set chatTemplate(source) {
+    known.checkOptions('chatTemplate', { chatTemplate: source }, known.LOAD);
+    this.#template = source;
+  }
 
   /** @param {string | Message[] | Int32Array | number[]} prompt @param {boolean} parseSpecial
    * @param {TemplateOptions} template
@@ -524,24 +540,29 @@ export class Model extends Session {
    * @param {TemplateOptions} template */
   async [PROMPT](prompt, parseSpecial, template) {
     const ids = await this.#promptIds(prompt, parseSpecial, template);
-    return { ids, isChat: [ids, prompt].some(one => this.#chats.has(/** @type {any} */ (one))) };
+    const given = /** @type {any} */ (prompt);   // the tokens of a chat, of which ids is a copy
+    if (this.#chats.has(given)) this.#chats.set(ids, this.#chats.get(given));
+    return { ids, isChat: this.#chats.has(ids) };
   }
 
   /** @param {string} where @param {Message[]} messages @param {TemplateOptions} options */
   async #chatTokens(where, messages, options) {
     const ids = await this.#render('renderTokens', where, messages, options);
-    this.#chats.add(ids);
+    this.#chats.set(ids, continuedText(messages, options));
     return ids;
   }
 
-  /** The file's chat template, and the texts that it has of the vocabulary. */
-  #about() { return { source: this.#source ?? '', bos: this.#loaded.bosText, eos: this.#loaded.eosText }; }
+  /** @param {Int32Array} ids @override */
+  [CONTINUED](ids) { return this.#chats.get(ids); }
+
+  /** The chat template, and the texts that it has of the vocabulary. */
+  #about() { return { source: this.chatTemplate, bos: this.#loaded.bosText, eos: this.#loaded.eosText }; }
 
   /** How the model writes its answers. @returns {Promise<Format>} @override */
   [FORMAT]() {
-    if (!this.#format || this.#format.source !== this.#source) {
+    if (!this.#format || this.#format.source !== this.chatTemplate) {
       const format = this[CALL]('format', this.#about());
-      this.#format = { source: this.#source, format };
+      this.#format = { source: this.chatTemplate, format };
       format.catch(() => { this.#format = undefined; });
     }
     return this.#format.format;
@@ -550,18 +571,39 @@ export class Model extends Session {
   /** @param {'render' | 'renderTokens'} method @param {string} where @param {Message[]} messages
    * @param {TemplateOptions} options */
   async #render(method, where, messages, options) {
-    known.checkMessages(where, messages, this.#source);
-    if (typeof this.#source !== 'string') {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt '
-        + 'instead', { missing: 'tokenizer.chat_template' });
+    known.checkMessages(where, messages, this.chatTemplate);
+    if (this.chatTemplate === '' && !this.warnings.some(({ code }) => code === 'template')) {
+      if ((await this.info()).hasEncoder) {
+        throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no tokenizer.chat_template; use a string prompt '
+          + 'instead', { missing: 'tokenizer.chat_template' });
+      }
+      const message = 'the file has no tokenizer.chat_template, so that chats are put into ChatML, as in llama.cpp; '
+        + 'the option chatTemplate of Plumb.load gives another one';
+      this.warnings.push({ code: 'template', message });
+      warn(message);
     }
-    const { addGenerationPrompt = true, tools, ...variables } = options;
+    const { addGenerationPrompt, continueFinalMessage, tools, ...variables } = options;
+    if (addGenerationPrompt && continueFinalMessage) {
+      throw argumentError(`${where}: addGenerationPrompt and continueFinalMessage exclude each other`);
+    }
     const plain = Array.isArray(tools) ? plainTools(where, tools) : tools;
     const given = { ...variables, messages, ...plain && { tools: plain } };
     known.checkNesting(where, given);
-    return this[CALL](method, { json: jsonOf(where, { ...given, add_generation_prompt: addGenerationPrompt }),
-      ...this.#about() });
+    const continued = continuedText(messages, options);
+    const end = continued ? { continue_final_message: continued }
+      : { add_generation_prompt: addGenerationPrompt ?? true };
+    return this[CALL](method, { json: jsonOf(where, { ...given, ...end }), ...this.#about() });
   }
+}
+
+/** Which text of the last message the answer goes on with, if with any. @param {Message[]} messages
+ * @param {TemplateOptions} options @returns {import('../answers/formats.js').Continued} */
+function continuedText(messages, { addGenerationPrompt, continueFinalMessage }) {
+  const { role, content, reasoning_content: reasoning, tool_calls: calls } = /** @type {Message} */ (messages.at(-1));
+  const isUsual = role === 'assistant' && !calls?.length && (addGenerationPrompt ?? undefined) === undefined;
+  const how = continueFinalMessage ?? isUsual;
+  if (typeof how === 'string') return how;
+  return how ? (reasoning && !content?.length ? 'reasoning_content' : 'content') : undefined;
 }
 
 /** @param {string} where @param {unknown} value */

@@ -1,10 +1,10 @@
 /* A session of a model: what was computed of a sequence of tokens, and the calls that use it. */
-import { onAbort } from '../base/async.js';
+import { ASYNC_DISPOSE, onAbort } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { headOf } from '../answers/bound.js';
 import { WHOLE, withGrammar } from '../answers/constraint.js';
-import { endsWith, FORMAT, opensOf, promptEnd } from '../answers/formats.js';
+import { CONTINUED, endsWith, FORMAT, opensOf, promptOf } from '../answers/formats.js';
 import { Chat } from './chat.js';
 import { TextAnswer } from './text-answer.js';
 
@@ -104,6 +104,9 @@ export class Session {
     });
   }
 
+  /** `await using` closes a session, and a model. @returns {Promise<void>} */
+  async [ASYNC_DISPOSE]() { await this.close(); }
+
   /** Returns the model's architecture, sizes and context; the module that runs, its threads, kernels and precision; and
    * the memory that it holds now.
    * @returns {Promise<ModelInfo>} */
@@ -140,7 +143,7 @@ export class Session {
     if (format?.stop) rest.stop = [rest.stop ?? [], format.stop].flat();
     const budget = think && reasoningBudget !== undefined
       ? {
-        ...think, limit: reasoningBudget, isOpen: endsWith(await promptEnd(this, ids), think.start),
+        ...think, limit: reasoningBudget, isOpen: endsWith((await promptOf(this, ids, format)).prompt, think.start),
         isFirst: whole?.isFirst, calls: whole && opensOf(format),
       } : undefined;
     const abort = new AbortController(), unfollow = onAbort(signal, () => abort.abort());
@@ -224,7 +227,8 @@ export class Session {
 
   /** A prompt behind which a text that a grammar binds comes at once, without reasoning. @param {Int32Array} ids */
   async #skipped(ids) {
-    const { skip } = headOf(await this[FORMAT](), await promptEnd(this, ids));
+    const format = await this[FORMAT](), { prompt, continued } = await promptOf(this, ids, format);
+    const { skip } = headOf(format, prompt, continued);
     if (!skip) return ids;
     return Int32Array.of(...ids, ...await this.tokenize(skip, { addSpecial: false, parseSpecial: true }));
   }
@@ -242,11 +246,13 @@ export class Session {
 
   /** @returns {Promise<import('../answers/formats.js').Format>} */
   [FORMAT]() { return this.#owner[FORMAT](); }
-}
 
-// `await using` closes a session.  The types of the package do not have it, because those of older libraries do not.
-const { asyncDispose } = /** @type {any} */ (Symbol);
-if (asyncDispose) /** @type {any} */ (Session.prototype)[asyncDispose] = function () { return this.close(); };
+  /** @param {Int32Array} ids @returns {import('../answers/formats.js').Continued} */
+  [CONTINUED](ids) { return this.#owner[CONTINUED](ids); }
+
+  /** The source of the model's chat template; '' if it has none, as its chats are in ChatML. @returns {string} */
+  get chatTemplate() { return this.#owner.chatTemplate; }
+}
 
 /** @param {Model} owner @param {{contextLength?: number, isCache?: boolean}} args  of the engine's openSession */
 export async function openSession(owner, args) {

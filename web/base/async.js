@@ -1,5 +1,9 @@
 /* What code that waits shares. */
 
+/** The name of the method that `await using` calls; on hosts without it, of one that nobody calls.
+ * @type {typeof Symbol.asyncDispose} */
+export const ASYNC_DISPOSE = Symbol.asyncDispose ?? Symbol('asyncDispose');
+
 /** Yields to the event loop once; setTimeout would wait 4 ms each time.
  * @type {() => Promise<void>} */
 export const yieldToEventLoop = typeof setImmediate === 'function' ? () => new Promise(resolve => setImmediate(resolve))

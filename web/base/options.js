@@ -78,12 +78,14 @@ const files = value => (object(value) || !Object.values(value).every(file => typ
   || file instanceof Blob || file instanceof Uint8Array))
   && 'an object that maps names to Blobs, Uint8Arrays or strings';
 
-/** Checks the options of a chat template.  Names other than addGenerationPrompt and tools are variables of the template
- * and may have any value, except enable_thinking: a text such as 'false' would be true.  null counts as absent.
+/** Checks the options of a chat template.  Names other than these are variables of the template and may have any value,
+ * except enable_thinking: a text such as 'false' would be true.  null counts as absent.
  * @type {Check} */
 const template = value => object(value)
   || (value.addGenerationPrompt ?? true) !== Boolean(value.addGenerationPrompt ?? true)
     && 'an object in which addGenerationPrompt is true or false'
+  || ![true, false, 'content', 'reasoning_content'].includes(value.continueFinalMessage ?? true)
+    && "an object in which continueFinalMessage is true, false, 'content' or 'reasoning_content'"
   || (value.tools ?? null) !== null && array(value.tools) && 'an object in which tools is an array'
   || (value.enable_thinking ?? null) !== null && boolean(value.enable_thinking)
     && `an object in which enable_thinking is true or false, not ${shown(value.enable_thinking)}`;
@@ -156,6 +158,7 @@ const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: 
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,
+  chatTemplate: text,
 };
 export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256 };
 /** An element of the option adapters of a load, and one of model.setAdapters. */
@@ -202,7 +205,7 @@ export const COMPLETION = {
   logprobs: boolean, top_logprobs: logprobs, tools, tool_choice: toolChoice, parallel_tool_calls: boolean,
   response_format: responseFormat, n: integerFrom(1, 8), ...HARMLESS,
   reasoning_budget: maximum, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
-  chat_template_kwargs: template,
+  chat_template_kwargs: template, continue_final_message: oneOf(true, false, 'content', 'reasoning_content'),
 };
 /** The tools of a response, which have no level of their own for the function. @type {Check} */
 const flatTools = value => !(Array.isArray(value)

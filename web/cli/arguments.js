@@ -5,6 +5,7 @@
 import {
   JSON_SPACES, KV_TYPES, MAX_CTX, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS,
 } from '../base/parameters.js';
+import { IGNORED, OTHER_NAMES } from './names.js';
 
 /** Ends the process with one line, "plumb: ...", and the exit code. */
 export class CommandError extends Error {
@@ -16,8 +17,8 @@ export class CommandError extends Error {
 }
 
 /** A kind of value.  parse returns the value of a word, or undefined if the word is not of this kind.  expected: what
- * the error message says that the word is not.
- * @typedef {{parse: (word: string) => any, expected: string}} Kind */
+ * the error message says that the word is not; refused: what it says instead.
+ * @typedef {{parse: (word: string) => any, expected: string, refused?: string}} Kind */
 /** @param {number} min @param {number} max @returns {Kind} */
 const integer = (min, max) => ({
   parse: word => /^\d+$/.test(word) && Number(word) >= min && Number(word) <= max ? Number(word) : undefined,
@@ -75,6 +76,15 @@ const size = {
   },
   expected: 'a number of bytes, such as 6G',
 };
+/** A name on huggingface.co. @type {Kind} */
+const hub = { parse: word => `hf:${word}`, expected: '' };
+/** 'json', which stands for an object, or a JSON Schema. @type {Kind} */
+const format = {
+  parse: word => word === 'json' ? '{"type": "object"}' : /^[ \t\r\n]*\{/.test(word) ? word : undefined,
+  expected: '', refused: 'is neither json nor a JSON Schema',
+};
+/** @type {Kind} */
+const stop = { parse: word => word === '' ? undefined : word, expected: '', refused: 'the text is empty' };
 /** Takes no value. @type {Kind} */
 const flag = { parse: () => true, expected: '' };
 
@@ -92,6 +102,7 @@ export const SAMPLING = [
   ...PARAMETERS.map(({ option: flag, name, isInteger, low, high }) =>
     option(flag, 'run chat', isInteger ? integer(low, high) : real(low, high), name)),
   option('--seed', 'run chat', seed, 'seed'),
+  option('--stop', 'run chat', stop, 'stop', true),
 ];
 export const LOAD = [
   option('--ctx', 'run bench chat preflight serve', integer(1, MAX_CTX), 'contextLength'),
@@ -110,7 +121,14 @@ const OPTIONS = [
   ...LOAD,
   ...ADAPTERS,
   option('--shift', 'run chat', integer(1, MAX_CTX / 2), 'sinks'),
+  option('--model', 'run bench chat preflight serve', text, 'models', true),
+  option('-hf', 'run bench chat preflight serve', hub, 'models', true),
   option('-p', 'run', text, 'prompt'),
+  option('--file', 'run', text, 'input'),
+  option('--interactive', 'run', flag, 'interactive'),
+  option('--chat-template', 'run chat', text, 'chatTemplate'),
+  option('--chat-template-file', 'run chat', text, 'templateFile'),
+  option('--format', 'run', format, 'jsonSchema'),
   option('--system', 'run chat', text, 'system'),
   option('--tools', 'run', text, 'tools'),
   option('--raw', 'run', flag, 'raw'),
@@ -140,14 +158,57 @@ const OPTIONS = [
   option('--json', 'run bench chat cache preflight', flag, 'json'),
 ];
 
+/** The options of commands that only the C program has.  With one of them, it runs the whole command.
+ * @type {Record<string, string[]>} */
+const IN_C = {
+  run: ['--ids', '--batch', '--reference', '--scalar', '--load-state', '--save-state'],
+  bench: ['--batch', '--reference', '--scalar'],
+};
+export const inC = (/** @type {string} */ command) => IN_C[command] ?? [];
+
+/** The option's name in a word such as --ctx=512 or -c, which is another name of it. @param {string} word */
+export function nameIn(word) {
+  const name = word.startsWith('--') ? word.replace(/=.*/s, '') : word;
+  return Object.hasOwn(OTHER_NAMES, name) ? OTHER_NAMES[name] : name;
+}
+
+/** The number of characters to insert, to remove or to replace (Levenshtein 1966).
+ * @param {string} a @param {string} b */
+function distance(a, b) {
+  let row = Array.from({ length: b.length + 1 }, (_, k) => k);
+  for (let i = 0; i < a.length; i++) {
+    const next = [i + 1];
+    for (let k = 0; k < b.length; k++) {
+      next.push(Math.min(row[k] + Number(a[i] !== b[k]), row[k + 1] + 1, next[k] + 1));
+    }
+    row = next;
+  }
+  return row[b.length];
+}
+
+/** Says which of some names is most like a word: of several the first in their order; '' if more than half of the word
+ * differs.  src/cli/options.c has the same rule. @param {string} word @param {string[]} names */
+export function nearest(word, names) {
+  const [best] = names.map(name => ({ name, far: distance(word, name) }))
+    .sort((a, b) => a.far - b.far || (a.name < b.name ? -1 : 1));
+  return best && best.far * 2 <= word.length ? `; the nearest is ${best.name}` : '';
+}
+
+/** The names of the options of a command. @param {string} command */
+function namesOf(command) {
+  const own = [...OPTIONS.filter(({ on }) => on.split(' ').includes(command)).map(({ name }) => name), ...inC(command)];
+  return [...own, ...Object.keys(OTHER_NAMES).filter(other => own.includes(OTHER_NAMES[other]))];
+}
+
 /** Picks the values of some options, under their names in Plumb's options.
  * @param {Record<string, any>} values @param {Option[]} options */
 export const pick = (values, options) => Object.fromEntries(options.map(({ key }) => [key, values[key]]));
 
 /** Parses the words after the command's name; undefined: they ask for help.  Throws a CommandError.
  * @param {string} command @param {string[]} words
+ * @param {(note: string) => void} [note]  gets what is to be printed
  * @returns {{files: string[], values: Record<string, any>} | undefined} */
-export function parse(command, words) {
+export function parse(command, words, note = () => {}) {
   /** @type {string[]} */
   const files = [];
   /** @type {Record<string, any>} */
@@ -162,22 +223,37 @@ export function parse(command, words) {
       if (word === '--help' || word === '-h') return undefined;
       const equals = word.startsWith('--') ? word.indexOf('=') : -1;
       const name = equals < 0 ? word : word.slice(0, equals), given = equals < 0 ? undefined : word.slice(equals + 1);
-      const known = OPTIONS.find(one => one.name === name && one.on.split(' ').includes(command));
-      if (!known) throw new CommandError(`${command}: unknown option ${word}; see plumb ${command} --help`);
-      if (known.kind === flag && given !== undefined) throw new CommandError(`${command}: ${name} takes no value`);
-      const value = known.kind === flag ? '' : given ?? rest.shift();
-      if (value === undefined) throw new CommandError(`${command}: ${name} needs a value`);
-      const parsed = valueOf(`${command}: ${name}`, known, value);
+      const known = optionOf(command, name) ?? optionOf(command, nameIn(name));
+      if (!known && Object.hasOwn(IGNORED, name)) {
+        note(`${command}: ${name} has no effect: ${IGNORED[name].why}`);
+        if (given === undefined) rest.splice(0, IGNORED[name].values);
+        continue;
+      }
+      if (!known) {
+        throw new CommandError(`${command}: unknown option ${name}${nearest(name, namesOf(command))}; see plumb ${
+          command} --help`);
+      }
+      const isFlag = known.kind === flag, where = `${command}: ${known.name}`;
+      if (isFlag && given !== undefined) throw new CommandError(`${where} takes no value`);
+      const value = isFlag ? '' : given ?? rest.shift();
+      if (value === undefined) throw new CommandError(`${where} needs a value`);
+      const parsed = valueOf(where, known, value);
       values[known.key] = known.isList ? [...values[known.key] ?? [], parsed] : parsed;
     }
   }
-  return command === 'run' ? splitPrompt(files, values) : { files, values };
+  const { models = [], ...others } = values;
+  const parsed = command === 'run' ? splitPrompt(files, others, models.length > 0) : { files, values: others };
+  return { ...parsed, files: [...models, ...parsed.files] };
 }
 
+/** @param {string} command @param {string} name */
+const optionOf = (command, name) => OPTIONS.find(one => one.name === name && one.on.split(' ').includes(command));
+
 /** Without -p, the words after the model's files are the prompt.
- * @param {string[]} words @param {Record<string, any>} values */
-function splitPrompt(words, values) {
-  if (values.prompt !== undefined) return { files: words, values };
+ * @param {string[]} words @param {Record<string, any>} values @param {boolean} hasModel  --model has named it */
+function splitPrompt(words, values, hasModel) {
+  if (values.prompt !== undefined || words.length === 0) return { files: words, values };
+  if (hasModel) return { files: [], values: { ...values, prompt: words.join(' ') } };
   const after = words.findIndex((word, i) => i > 0 && !word.endsWith('.gguf'));
   if (after < 0) return { files: words, values };
   return { files: words.slice(0, after), values: { ...values, prompt: words.slice(after).join(' ') } };
@@ -186,6 +262,7 @@ function splitPrompt(words, values) {
 /** @param {string} where @param {Option} option @param {string} word */
 export function valueOf(where, { kind }, word) {
   const value = kind.parse(word);
-  if (value === undefined) throw new CommandError(`${where}: "${word}" is not ${kind.expected}`);
-  return value;
+  if (value !== undefined) return value;
+  const refused = kind.refused ?? `is not ${kind.expected}`;
+  throw new CommandError(`${where}: ${word === '' && kind.refused ? refused : `"${word}" ${refused}`}`);
 }

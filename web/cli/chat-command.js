@@ -9,12 +9,12 @@ import { Writable } from 'node:stream';
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { PARAMETERS } from '../base/parameters.js';
 import { ADAPTERS, CommandError, LOAD, pick, SAMPLING, valueOf } from './arguments.js';
-import { interruptible, load } from './run-command.js';
+import { interruptible, load, noteTemplate } from './run-command.js';
 import { jsonLine, printable, printError, report, shown, styled, watchOutput } from './terminal.js';
 
 /** The names of options, in lines of at most 80 columns. */
-const AS_IN_RUN = [...PARAMETERS.map(({ option }) => option), ...[...LOAD, ...ADAPTERS].map(({ name }) => name)]
-  .join(', ')
+const AS_IN_RUN = [...PARAMETERS.map(({ option }) => option), ...[...LOAD, ...ADAPTERS].map(({ name }) => name),
+  '--stop', '--chat-template', '--chat-template-file', '--model', '-hf'].join(', ')
   .concat('   as in plumb run; see plumb run --help').replace(/(.{1,78})(?: |$)/g, '  $1\n');
 export const HELP = `usage: plumb chat MODEL [options]
 
@@ -334,6 +334,7 @@ class ChatSession {
   /** @type {Record<string, (rest: string) => unknown>} */
   #commands = {
     help: () => process.stdout.write(COMMANDS),
+    clear: () => this.#commands.new(''),   // as ollama calls it
     new: () => {
       this.#replace(this.#newChat(this.#system));
       this.#reportNewChat('started a new chat');
@@ -463,16 +464,14 @@ export async function chat(files, values) {
   });
   try {
     const { model } = await load('chat', files, values, stop.signal);
-    if (!model.metadata['tokenizer.chat_template']) {
-      throw new PlumbError('PLUMB_ERROR_TEMPLATE', 'the file has no chat template; plumb run --raw continues a text');
-    }
+    noteTemplate(model, where);
     const name = basename(where);
     const { threads, module, contextLength } = await model.info();
     stop.signal.throwIfAborted();   // Ctrl-C may have come too late to stop the load
     session = new ChatSession(model, values, name);
     const code = isTerminal ? await converse(session, `${printable(name)}, ${threads} thread${
-      threads === 1 ? '' : 's'}, context ${contextLength}\n/help lists the commands, Ctrl-D exits`)
-      : await answerLines(session, stop.signal, values.json ? { module, threads } : undefined);
+      threads === 1 ? '' : 's'}, context ${contextLength}\n/help lists the commands, Ctrl-D exits`, values.prompt)
+      : await answerLines(session, stop.signal, values.json ? { module, threads } : undefined, values.prompt);
     await model.close();
     return failedOutput() ?? code;
   } catch (error) {
@@ -481,14 +480,16 @@ export async function chat(files, values) {
   }
 }
 
-/** Converses at a terminal. @param {ChatSession} session @param {string} greeting */
-async function converse(session, greeting) {
+/** Converses at a terminal. @param {ChatSession} session @param {string} greeting
+ * @param {string} [prompt]  the first message */
+async function converse(session, greeting, prompt) {
   const input = new Input(true, () => void session.stop());
   process.stdout.write(`${styled('2', greeting)}\n\n`);
-  for (let message; (message = await input.next(session.editing?.text)) !== null;) {
-    if (/^\/exit\s*$/.test(message)) break;
+  let first = prompt;
+  for (let message; (message = first ?? await input.next(session.editing?.text)) !== null; first = undefined) {
+    if (/^\/(exit|bye)\s*$/.test(message) && first === undefined) break;
     try {
-      await session.handle(message);
+      await (first === undefined ? session.handle(message) : session.answer(message));
     } catch (error) {
       if (!(error instanceof PlumbError || error instanceof CommandError)) throw error;
       printError(error.message);
@@ -500,15 +501,17 @@ async function converse(session, greeting) {
 
 /** Answers every line of an input that is not a terminal.
  * @param {ChatSession} session @param {AbortSignal} signal
- * @param {{module: string, threads: number}} [json]  print JSON that includes these values */
-async function answerLines(session, signal, json) {
+ * @param {{module: string, threads: number}} [json]  print JSON that includes these values
+ * @param {string} [prompt]  the first message */
+async function answerLines(session, signal, json, prompt) {
   const input = new Input(false, () => {});
   signal.addEventListener('abort', () => {
     session.stop();
     input.close();
   });
   let code = 0;
-  for (let message; !signal.aborted && (message = await input.next()) !== null;) {
+  let first = prompt;
+  for (let message; !signal.aborted && (message = first ?? await input.next()) !== null; first = undefined) {
     if (!message.trim()) continue;
     let text = '';
     try {

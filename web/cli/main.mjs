@@ -8,18 +8,14 @@ import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../base/errors.js';
 import { run } from '../command/wasi.js';
 import { files } from '../node/wasi-files.js';
-import { CommandError, parse } from './arguments.js';
-import { report, watchOutput } from './terminal.js';
-
-/** Flags of run and bench that only the C program has.  With one of them, the C program runs the whole command. */
-const IN_C = ['--ids', '--batch', '--reference', '--scalar'];
+import { CommandError, inC, nameIn, parse } from './arguments.js';
+import { printError, report, watchOutput } from './terminal.js';
 
 /** What --help prints after the C program's help. @type {Record<string, string>} */
 const NOTES = {
   '': `
 In Node there are these commands too:
 
-  plumb chat MODEL         starts a chat with a model in the terminal
   plumb serve MODEL...     answers requests on a port, as OpenAI's service does
   plumb preflight MODEL    prints, from the header alone, whether the model can
                            run, how much memory it needs and how fast it is
@@ -32,11 +28,9 @@ output: {"error": {"code", "message"}}. So does bench, unless an option selects
 what only the native program has, such as --batch.
 `,
   run: `
-In Node there is also
-  --json                print one JSON object: text, finishReason, stats,
-                        module, threads, seed
-MODEL can be a URL. The command runs the package's fastest module with threads.
-With ${IN_C.join(', ')} it runs the C program on one thread.
+In Node MODEL can be a URL. The command runs the package's fastest module with
+threads. With these options it runs the C program on one thread:
+${inC('run').join(' ')}
 `,
   inspect: `
 In Node MODEL can be a URL. Only the header of its file is fetched.
@@ -66,7 +60,11 @@ Exit codes: 0 the model can run, 1 it cannot run or an error occurred.`,
 /** The commands that are written in JavaScript.
  * @type {Record<string, (...args: [string[], Record<string, any>]) => Promise<number>>} */
 const COMMANDS = {
-  run: async (...args) => (await import('./run-command.js')).run(...args),
+  run: async (files, values) => {
+    const prompt = await (await import('./input.js')).promptOf(files, values), all = { ...values, prompt };
+    if (prompt === undefined || values.interactive) return COMMANDS.chat(files, all);
+    return (await import('./run-command.js')).run(files, all);
+  },
   bench: async (...args) => (await import('./run-command.js')).bench(...args),
   serve: async (...args) => (await import('./serve-command.js')).serve(...args),
   chat: async (...args) => (await import('./chat-command.js')).chat(...args),
@@ -75,7 +73,7 @@ const COMMANDS = {
 };
 
 /** Runs the C program. @param {string[]} args @returns {number} its exit code */
-function inC(args) {
+function runInC(args) {
   const file = fileURLToPath(new URL('../dist/plumb-cli.wasm', import.meta.url));
   if (existsSync(file)) return run(new WebAssembly.Module(readFileSync(file)), args, process.cwd(), files);
   throw new PlumbError('PLUMB_ERROR_IO', 'no such file; in a checkout `make wasm` builds it', { path: file });
@@ -87,7 +85,7 @@ async function help(name) {
   if (name === 'chat') process.stdout.write((await import('./chat-command.js')).HELP);
   else if (name === 'serve') process.stdout.write((await import('./serve-command.js')).HELP);
   else if (name in USAGE) process.stdout.write(`usage: plumb ${USAGE[name]}\n`);
-  else inC(name ? ['help', name] : ['help']);
+  else runInC(name ? ['help', name] : ['help']);
   process.stdout.write(NOTES[name] ?? '');
   return 0;
 }
@@ -97,16 +95,16 @@ async function main([name, ...words]) {
   if (name === 'help' && words.length === 0 || name === '--help' || name === '-h') return help('');
   if (name === 'help' && words[0] in COMMANDS) return help(words[0]);
   const command = COMMANDS[name];
-  const isInC = name !== 'chat' && words.some(word => IN_C.includes(word.replace(/=.*/s, '')));
+  const isInC = words.some(word => inC(name).includes(nameIn(word)));
   // The C program reads only files.
   const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => /^https?:\/\//i.test(word));
   if (name === 'inspect' && url) return (await import('./model-commands.js')).inspect(words);
   if (!command && url) {
-    throw new CommandError(`${name}: ${url}: download it first; only run, bench, chat, preflight and inspect `
-      + 'take URLs');
+    throw new CommandError(`${name}: ${url}: download it first: curl -LO '${url}'; only run, bench, chat, preflight `
+      + 'and inspect take URLs');
   }
-  if (!command || isInC) return inC(name === undefined ? [] : [name, ...words]);
-  const parsed = parse(name, words);
+  if (!command || isInC) return runInC(name === undefined ? [] : [name, ...words]);
+  const parsed = parse(name, words, printError);
   return parsed ? command(parsed.files, parsed.values) : help(name);
 }
 

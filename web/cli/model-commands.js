@@ -55,7 +55,7 @@ export async function preflight(files, values) {
       ...plan.pooling === 'rank' ? ['a reranker: it scores how well texts answer a query']
         : plan.hasLogits === false ? [`computes embeddings of ${plan.dimensions} elements, and no text; pooling: ${
           plan.pooling}`]
-        : plan.chat === false ? ['no chat template: the model can only continue a text'] : [],
+        : plan.chat === false ? ['no chat template: chats are put into ChatML, as in llama.cpp'] : [],
       `${plan.cached ? `${mb(plan.cached.bytes)} MB of it are on this machine, ` : ''}${
         plan.bytesRead} bytes were read for this report`,
     ];

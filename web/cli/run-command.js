@@ -1,9 +1,9 @@
 /* The commands run and bench on the package's own engine: with the fastest module, all threads, and URLs.  The flags
  * and the output are those of src/cli/main.c. */
-import { readFile } from 'node:fs/promises';
 import { Plumb } from '../node/index.js';
 import { CommandError, LOAD, pick, SAMPLING } from './arguments.js';
-import { jsonLine, printError, ProgressLine, readInput, report, shown, watchOutput } from './terminal.js';
+import { failure, fileText, templateOf } from './input.js';
+import { jsonLine, printError, ProgressLine, report, shown, watchOutput } from './terminal.js';
 
 const INTERRUPTED = 130;
 /** The default of -n, as in src/cli/main.c. */
@@ -22,7 +22,8 @@ export async function load(command, files, values, signal) {
   const progress = new ProgressLine();
   const start = performance.now();
   try {
-    const model = await Plumb.load(files, { ...pick(values, LOAD), onProgress: progress.show, signal });
+    const chatTemplate = await templateOf(command, values);
+    const model = await Plumb.load(files, { ...pick(values, LOAD), chatTemplate, onProgress: progress.show, signal });
     const uses = [];
     for (const { source, scale, kind } of given) {
       const loaded = await model.loadAdapter(source, { onProgress: progress.show, signal });
@@ -66,11 +67,13 @@ async function running(input, { files, json }, action) {
   }
 }
 
-/** @param {string[]} files @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+/** @param {string[]} files @param {Record<string, any>} values  with the whole prompt
+ * @returns {Promise<number>} the exit code */
 export const run = (files, values) => running('prompt', { files, json: values.json }, async signal => {
-  const { raw, system, parseSpecial = false, json } = values;
-  const { prompt, tools, constraint } = await inputsOf(files, values);
+  const { raw, system, parseSpecial = false, json, prompt } = values;
+  const { tools, constraint } = await inputsOf(values);
   const { model, seconds } = await load('run', files, values, signal);
+  if (!raw) noteTemplate(model, files[0], '; use --raw to continue the prompt without a template');
   /** @type {import('../api/plumb.js').Message[]} */
   const messages = [...system === undefined ? [] : [{ role: /** @type {const} */ ('system'), content: system }],
     { role: 'user', content: prompt }];
@@ -97,27 +100,19 @@ export const run = (files, values) => running('prompt', { files, json: values.js
   } else printStats(stats, { seconds, contextLength, maxTokens }, values);
 });
 
-/** What the model is given. @param {string[]} files @param {Record<string, any>} values */
-async function inputsOf(files, values) {
-  const { prompt: given, raw } = values;
-  if (files.length > 0 && given === undefined) {
-    throw new CommandError('run: a prompt is needed, as words after MODEL or with -p TEXT; see plumb run --help');
-  }
-  for (const needs of ['system', 'tools']) {
-    if (!raw || values[needs] === undefined) continue;
-    throw new CommandError(`run: --${needs} needs the chat template, which --raw omits; see plumb run --help`);
-  }
-  const inputs = [values.grammarFile, values.jsonSchema, given, values.tools];
-  if (inputs.filter(input => input === '-').length > 1) {
-    throw new CommandError('run: only one input can be - (standard input); see plumb run --help');
-  }
+/** Says that a file has no chat template. @param {import('../api/plumb.js').Model} model @param {string} file
+ * @param {string} [advice] */
+export function noteTemplate(model, file, advice = '') {
+  if (model.chatTemplate !== '') return;
+  printError(`${file}: the file has no chat template: ChatML is used, as in llama.cpp${advice}`);
+  model.chatTemplate = 'chatml';   // or the package would say it again
+}
+
+/** What the model is given besides the prompt. @param {Record<string, any>} values */
+async function inputsOf(values) {
   const constraint = await constraintOf(values);
   const tools = values.tools === undefined ? undefined : await toolsIn(values.tools);
-  const prompt = given === '-' ? (await readInput()).replace(/\n$/, '') : given;
-  if (!raw && prompt?.includes('\0')) {
-    throw new CommandError('run: a chat message cannot contain a zero byte; see --help');
-  }
-  return { prompt, tools, constraint };
+  return { tools, constraint };
 }
 
 /** Ends the answer's line, and prints why it ended and how fast it was.
@@ -148,7 +143,9 @@ async function constraintOf({ grammarFile, gbnf, jsonSchema, regex, noStrict, an
   if (jsonSchema === undefined && (noStrict || anyOrder || whitespace && whitespace !== 'compact')) {
     throw new CommandError('run: --no-strict, --any-order and --whitespace need --json-schema; see plumb run --help');
   }
-  if (grammarFile !== undefined) return { grammar: await fileText(grammarFile) };
+  if (grammarFile !== undefined) {
+    return { grammar: grammarFile.includes('::=') ? grammarFile : await fileText(grammarFile) };
+  }
   if (jsonSchema === undefined) return { grammar: gbnf, regex };
   /** @type {import('../answers/constraint.js').SchemaOptions} */
   const schemaOptions = { strict: !noStrict, order: anyOrder ? 'any' : 'schema', whitespace };
@@ -156,15 +153,6 @@ async function constraintOf({ grammarFile, gbnf, jsonSchema, regex, noStrict, an
   const text = isText ? jsonSchema : await fileText(jsonSchema);
   return { schema: parseJson(isText ? '--json-schema' : jsonSchema, text), schemaOptions };
 }
-
-/** @param {string} where @param {string} code @param {unknown} why */
-const failure = (where, code, why) =>
-  new CommandError(`${where}: ${code}: ${why instanceof Error ? why.message : why}`, 1);
-
-/** @param {string} path  - is standard input */
-const fileText = path => path === '-' ? readInput() : readFile(path, 'utf8').catch(error => {
-  throw failure(path, 'PLUMB_ERROR_IO', error);
-});
 
 /** @param {string} where @param {string} text */
 function parseJson(where, text) {

@@ -18,7 +18,7 @@ import { INITIAL, PAGE } from './instance.js';
  * @property {number} [layers]
  * @property {number} [trainedContext]  tokens
  * @property {number} [contextLength]  tokens that a session would hold
- * @property {boolean} [chat]  whether the file has a chat template
+ * @property {boolean} [chat]  whether the file has a chat template; without one, chats are put into ChatML
  * @property {boolean} [hasLogits]  as in ModelInfo; undefined if it is not supported
  * @property {typeof import('../base/parameters.js').POOLINGS[number]} [pooling]  as in ModelInfo, as above
  * @property {number} [dimensions]  as in ModelInfo, as above

@@ -35,6 +35,8 @@
  *   loads anyway, and its warnings say why
  * @property {string | string[]} [sha256]  in hex digits, of the file or of each part.  If a file has another checksum,
  *   the load rejects with PLUMB_ERROR_CHECKSUM, and the copy is removed
+ * @property {string} [chatTemplate]  the Jinja source of a chat template to use instead of the file's, or 'chatml'; a
+ *   file without a template has ChatML by default, as in llama.cpp
  * @property {LoadedAdapter[]} [adapters]  LoRAs and control vectors to load behind the model and to use; see
  *   model.setAdapters */
 

@@ -1,5 +1,6 @@
 /* The client of plumb-llm/openai, for code written for OpenAI's package: the functions of its endpoints, on models that
  * are loaded when a call first names them. */
+import { ASYNC_DISPOSE } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Models } from '../serving/models.js';
@@ -37,4 +38,7 @@ export class Client {
 
   /** Frees the models that are loaded, and ends loads and answers that are running.  The next call loads again. */
   async close() { await this.#models.close(); }
+
+  /** `await using` closes the client. @returns {Promise<void>} */
+  async [ASYNC_DISPOSE]() { await this.close(); }
 }

@@ -465,14 +465,82 @@ static struct list *fit_tools(struct render *r, struct object *variables) {
     return given;
 }
 
+struct text chat_source(struct text given) {
+    static const char chatml[] = "{%- for message in messages -%}\n" CHATML_LINE "{%- endfor -%}\n"
+        "{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\\n' -}}\n{%- endif -%}";
+    return given.n == 0 || (given.n == 6 && memcmp(given.data, "chatml", 6) == 0) ? text_of(chatml) : given;
+}
+
+/* ---- answers that are continued ---------------------------------------------------------------------------------- */
+
+/* What transformers appends to the text that is to be continued, to find it in the prompt.  A template that keeps the
+ * space keeps the white space before it, too. */
+#define END_OF_TEXT "CONTINUE_FINAL_MESSAGE_TAG"
+
+static void refuse(struct render *r, plumb_status status, const char *message) {
+    if (r->stop != STOP_NOT) return;
+    r->stop = STOP_FAILED;
+    error_set(r->err, status, "continue_final_message: %s", message);
+}
+
+static bool has_characters(const struct value *v) { return v && v->kind == STRING && v->as.text.n > 0; }
+
+/* Marks the end of the last message's content, or of its reasoning if it has no content, where the prompt is to end:
+ * the variable continue_final_message is true, or names one of them.  Returns whether the chat is to be continued. */
+static bool mark_end(struct render *r, struct object *variables, const struct value *messages) {
+    struct value *how = object_find(r, variables, value_string(text_of("continue_final_message")));
+    const bool names_reasoning = is_word(how, "reasoning_content"), names_content = is_word(how, "content");
+    if (!how || !(names_reasoning || names_content || (how->kind == BOOLEAN && how->as.truth))) return false;
+    const struct list *list = messages && messages->kind == LIST ? messages->as.list : NULL;
+    if (!list || list->n == 0 || !has_role(r, list->items[list->n - 1], "assistant")) {
+        refuse(r, PLUMB_ERROR_ARGUMENT, "the last message is not the assistant's");
+        return false;
+    }
+    struct value last = list->items[list->n - 1], *content = member(r, last, "content");
+    if (calls_of(r, last)) refuse(r, PLUMB_ERROR_ARGUMENT, "the last message has calls of tools");
+    struct value *reasoning = member(r, last, "reasoning_content"), *text = content;
+    const bool is_empty = !has_characters(content) && !(content && content->kind == LIST && content->as.list->n > 0);
+    if (names_reasoning || (!names_content && is_empty && has_characters(reasoning))) text = reasoning;
+    if (text && text->kind == LIST) {
+        struct list *parts = text->as.list;
+        size_t n = parts->n;
+        text = NULL;
+        while (n > 0 && !text) text = member(r, parts->items[--n], "text");
+    }
+    if (!text || text->kind != STRING) refuse(r, PLUMB_ERROR_ARGUMENT, "the last message has no text to continue");
+    if (r->stop != STOP_NOT) return false;
+    struct output out = {NULL, 0, 0};
+    output_add(r, &out, text->as.text);
+    output_word(r, &out, END_OF_TEXT " ");
+    *text = value_output(&out);
+    struct value *open = object_find(r, variables, value_string(text_of("add_generation_prompt")));
+    if (open) *open = value_undefined();
+    return true;
+}
+
+/* Cuts off what follows the end that mark_end has marked. */
+static void cut_at_end(struct render *r, struct output *out) {
+    const size_t n = sizeof END_OF_TEXT - 1;
+    size_t at = out->n < n ? SIZE_MAX : out->n - n;
+    while (at != SIZE_MAX && memcmp(out->data + at, END_OF_TEXT, n) != 0) at--;
+    if (at == SIZE_MAX) {
+        refuse(r, PLUMB_ERROR_TEMPLATE, "the template does not print the last message");
+        return;
+    }
+    const bool keeps_space = at + n < out->n && out->data[at + n] == ' ';
+    out->n = at;
+    while (!keeps_space && out->n > 0 && is_space(out->data[out->n - 1])) out->n--;
+}
+
 void chat_run(struct render *r, const struct chat_template *t, struct object *variables, struct output *out) {
     struct chat_template patched = *t;
     r->source = patched.source = without_checks(r, t->source);
     const struct family *family = family_of(r, patched.source);
     set_variables(r, variables);
+    struct value *messages = object_find(r, variables, value_string(text_of("messages")));
+    const bool is_continued = mark_end(r, variables, messages);
     struct value *open = object_find(r, variables, value_string(text_of("add_generation_prompt")));
     bool opens_turn = open && open->kind == BOOLEAN && open->as.truth;   /* the template may change the variable */
-    struct value *messages = object_find(r, variables, value_string(text_of("messages")));
     const struct list *tools = fit_tools(r, variables);
     if (messages && messages->kind == LIST && r->stop == STOP_NOT) {
         trust_roles(r, messages->as.list);
@@ -481,6 +549,7 @@ void chat_run(struct render *r, const struct chat_template *t, struct object *va
     }
     if (r->stop == STOP_NOT) template_run(r, &patched, variables, out);
     if (r->stop == STOP_NOT && family->finish) family->finish(r, opens_turn, out);
+    if (r->stop == STOP_NOT && is_continued) cut_at_end(r, out);
 }
 
 const char *chat_stop(struct text source) {

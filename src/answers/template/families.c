@@ -266,6 +266,8 @@ static const struct family families[] = {
     {{"Action:", "```json"}, .format = {
         .section = {"Action:\n```json", "```"}, .call = "{call}",
         .marks = {"<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>"}}},
+    /* ChatML for files without a template, whose vocabulary may lack the token that ends a turn */
+    {{CHATML_LINE}, .stop = "<|im_end|>", .format = HERMES},
     /* Hermes, Qwen2.5 and 3, SmolLM3, Granite 4 */
     {{"<tool_call>"}, .format = HERMES},
     /* Granite 3, Phi-4-mini */

@@ -7,6 +7,9 @@
 
 enum { MOST_TEXTS = 4 };
 
+/* The line of ChatML in chat_source that is in no other template. */
+#define CHATML_LINE "  {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}\n"
+
 /* How calls of earlier answers are written, if the template has no place for them. */
 enum calls_written { CALLS_NOT_WRITTEN, CALLS_IN_TAGS, CALLS_IN_LIST };
 

@@ -40,6 +40,9 @@ void template_run(struct render *r, const struct chat_template *t, struct object
 
 /* The same for a chat: adapts its variables before, and the text after that (chat.c). */
 void chat_run(struct render *r, const struct chat_template *t, struct object *variables, struct output *out);
+/* The template that a user, or a file, gives: "chatml", or nothing at all, stands for llama.cpp's ChatML
+ * (CHATML_TEMPLATE_SRC in its common/chat.cpp), which its programs use for files without a template, too. */
+struct text chat_source(struct text given);
 /* A text that ends an answer of a model with this template, besides the tokens that do; NULL if there is none. */
 const char *chat_stop(struct text source);
 

@@ -22,6 +22,7 @@ void plumb_model_free(plumb_model *m) {
     repacker_free(&m->repacker);
     free(m->ring);
     free(m->prompt);
+    free(m->chat_template);
     free(m);
 }
 

@@ -19,6 +19,8 @@ struct plumb_model {
     uint64_t bytes_before;         /* bytes of the current file that arrived before the last plumb_model_begin */
     struct tokenizer *tokenizer;   /* NULL before plumb_model_load_vocab */
     char *prompt;                  /* the last one of plumb_chat_render */
+    char *chat_template;           /* of plumb_chat_use_template, n_chat_template bytes; NULL: the file's */
+    size_t n_chat_template;
     void *vocabulary;              /* what grammars keep of the tokenizer; NULL: nothing */
     void (*free_vocabulary)(void *vocabulary);
     struct model *model;           /* NULL before plumb_model_end or plumb_model_rehearse */
