@@ -1,5 +1,5 @@
 /* Copies of models' files on this machine, in a folder of the host (browser/opfs.js, node/cache-folder.js).  The folder
- * has these files for each URL; NAME is the sha256 of the URL:
+ * has these files for each URL; NAME is the sha256 of the copy's name, which is the URL, or a cacheKey (secrets.js):
  *
  *   NAME.gguf   the complete file; in a browser also an incomplete one.  In Node an incomplete one has another name
  *   NAME.json   Meta; written before the first byte, after the last one, and after each load of the complete file
@@ -15,6 +15,7 @@ import { PlumbError, reasonOf } from '../base/errors.js';
 import { hex } from '../base/hex.js';
 import { Busy } from './busy.js';
 import { sum } from './progress.js';
+import { copyName, shownUrl } from './secrets.js';
 import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file
@@ -53,7 +54,7 @@ import { parseSlots, parseSums } from './sums.js';
  * @property {(name: string) => Promise<boolean>} remove  removes a copy; returns whether there was one; throws Busy
  * @property {() => Promise<number>} room  how many bytes can still be written */
 /** @typedef {object} Meta
- * @property {string} url
+ * @property {string} url  the name of the copy: a URL, with a hash in the place of its query, or a cacheKey
  * @property {boolean} complete
  * @property {number} lastUsed  milliseconds since 1970
  * @property {number} [size]  of the complete file, in bytes; always present if `complete` is true
@@ -115,8 +116,10 @@ export class Store {
     try {
       return await folder.remove(name);
     } catch (error) {
-      if (!(error instanceof Busy)) throw failure(`${url}: the copy cannot be removed`, error);
-      throw new PlumbError('PLUMB_ERROR_STATE', `${url}: the copy cannot be removed: ${error.message}`, { url });
+      const shown = shownUrl(url);
+      if (!(error instanceof Busy)) throw failure(`${shown}: the copy cannot be removed`, error);
+      throw new PlumbError('PLUMB_ERROR_STATE', `${shown}: the copy cannot be removed: ${error.message}`,
+        { url: shown });
     }
   }
 
@@ -126,7 +129,7 @@ export class Store {
     const folder = await this.#folder();
     if (!folder) return undefined;
     const name = await nameOf(url);
-    const meta = parse(await folder.text(`${name}.json`).catch(() => undefined), url);
+    const meta = parse(await folder.text(`${name}.json`).catch(() => undefined), await copyName(url));
     const blob = meta?.complete ? await folder.file(`${name}.gguf`).catch(() => undefined) : undefined;
     return blob && blob.size === meta?.size ? { blob, sums: sumsOf(meta) } : undefined;
   }
@@ -137,7 +140,7 @@ export class Store {
    * @returns {Promise<Copy>}  rejects with the reason if no copy can be kept */
   async take(url, startThread) {
     const folder = await this.open(), name = await nameOf(url);
-    const copy = new Copy(this, folder, name, { url, complete: false, lastUsed: 0 }, startThread);
+    const copy = new Copy(this, folder, name, { url: await copyName(url), complete: false, lastUsed: 0 }, startThread);
     if (await copy.findWhole()) return copy;
     if (!folder.writes) throw new ReadOnly();
     const lock = await folder.lock(name, startThread);
@@ -359,7 +362,8 @@ const sumsOf = ({ sums, size = 0 }) => sums === undefined ? undefined : parseSum
 
 /** The NAME of the files of a URL's copy. @param {string} url */
 async function nameOf(url) {
-  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url))));
+  const text = new TextEncoder().encode(await copyName(url));
+  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', text)));
 }
 
 /** The Meta in a text, or undefined if it is invalid. @param {string | undefined} text

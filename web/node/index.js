@@ -1,12 +1,14 @@
 /* plumb in Node.  The engine runs in a worker, unless `worker: false` asks for the caller's thread.  Models can also be
  * read from files. */
 import { resolveObjectURL } from 'node:buffer';
-import { createReadStream, statSync } from 'node:fs';
+import { createReadStream, existsSync, statSync } from 'node:fs';
+import { totalmem } from 'node:os';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { createPlumb } from '../api/plumb.js';
 import { PlumbError } from '../base/errors.js';
+import { HUB } from '../loader/hub.js';
 import { urlPart } from '../loader/source.js';
 import { attempt, NO_FLAGS, platform, wrap } from './platform.js';
 
@@ -34,6 +36,9 @@ export const Plumb = createPlumb({
       { execArgv: NO_FLAGS, workerData: { bytes: port2, answered }, transferList: [port2] });
     return { worker: wrap(worker), files };
   },
+  hub: () => ({ url: process.env.HF_ENDPOINT || HUB, token: process.env.HF_TOKEN || undefined }),
+  memory: Math.min(totalmem(), process.constrainedMemory?.() || Infinity),
+  exists: text => !/^\s*https?:/i.test(text) && existsSync(text),
   locate(source) {
     const text = String(source);
     if (/^blob:/i.test(text)) return { bytes: blobOf(text) };   // a worker could not resolve it
