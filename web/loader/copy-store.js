@@ -16,6 +16,7 @@ import { hex } from '../base/hex.js';
 import { Busy } from './busy.js';
 import { sum } from './progress.js';
 import { copyName, shownUrl } from './secrets.js';
+import { firstOf } from './source.js';
 import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file
@@ -52,7 +53,8 @@ import { parseSlots, parseSums } from './sums.js';
  * @property {(name: string, startThread?: () => import('../base/protocol.js').WorkerLike) => Promise<Lock>} lock  locks
  *   a copy, by its NAME; throws Busy
  * @property {(name: string) => Promise<boolean>} remove  removes a copy; returns whether there was one; throws Busy
- * @property {() => Promise<number>} room  how many bytes can still be written */
+ * @property {() => Promise<number>} room  how many bytes can still be written
+ * @property {() => Promise<number>} limit  how many bytes all copies may take; Infinity: any number */
 /** @typedef {object} Meta
  * @property {string} url  the name of the copy: a URL, with a hash in the place of its query, or a cacheKey
  * @property {boolean} complete
@@ -151,6 +153,33 @@ export class Store {
       throw error;
     }
     return copy;
+  }
+
+  /** Removes whole models, those that were not used for longest first, until a copy may have `need` more bytes.  Does
+   * nothing if the folder has no limit.  Throws, and removes nothing, if there is not enough to remove.
+   * @param {Folder} folder @param {string} url  of the copy; the other parts of its model stay
+   * @param {number} need  in bytes */
+  async makeRoom(folder, url, need) {
+    const limit = await folder.limit();
+    if (limit === Infinity) return;
+    const copies = await this.list(), used = sum(copies.map(({ bytes }) => bytes)) ?? 0;
+    let excess = used + need - Math.min(limit, used + await folder.room());
+    if (excess <= 0) return;
+    /** @type {Map<string, Cached[]>} */
+    const models = new Map();   // in the order of the list: the most recently used one first
+    for (const copy of copies) models.set(firstOf(copy.url), [...models.get(firstOf(copy.url)) ?? [], copy]);
+    models.delete(firstOf(url));
+    const others = [...models.values()].reverse().map(parts =>
+      ({ parts, bytes: sum(parts.map(({ bytes }) => bytes)) ?? 0 }));
+    const tooLittle = () =>
+      new Error(`it needs ${megabytes(need)}, but the copies of all models may take only ${megabytes(limit)}`);
+    if (others.reduce((sum, { bytes }) => sum + bytes, 0) < excess) throw tooLittle();
+    for (const { parts, bytes } of others) {
+      if (excess <= 0) break;
+      const removed = await Promise.all(parts.map(part => this.remove(part.url).catch(() => false)));
+      if (removed.every(Boolean)) excess -= bytes;   // otherwise another process is using it
+    }
+    if (excess > 0) throw tooLittle();
   }
 
   async #folder() { return this.open().catch(() => undefined); }
@@ -258,7 +287,9 @@ export class Copy {
     if (at === 0) this.sums = [];
     this.#size = size;
     await lock.begin(at);   // before the room is measured, because this removes the old bytes
-    const need = (size ?? 0) - at, room = await this.folder.room();
+    const need = (size ?? 0) - at;
+    await this.store.makeRoom(this.folder, url, need);
+    const room = await this.folder.room();
     if (need > room) throw new Error(await this.#shortage(`there is room for ${megabytes(Math.max(0, room))}`, need));
     await this.#writeMeta();
     try {
@@ -316,6 +347,8 @@ export class Copy {
       } catch (error) {
         throw await this.#writeError(error);
       }
+      // If the size was not known before, the copies may take too much now.
+      if (this.#size === undefined) await this.store.makeRoom(this.folder, this.meta.url, 0).catch(() => {});
     } else if (this.folder.writes && await this.#isSame()) {   // nobody else has replaced the copy
       await this.#writeMeta();
     }

@@ -35,8 +35,9 @@ export function siteOf(places) {
 }
 
 /** The name of the hub that a source is: one in the syntax of the hub, or a short name.  In Node, a path that exists is
- * no name. @param {unknown} source @param {Places} places @returns {HubName | undefined} */
+ * no name. @param {unknown} source @param {Pick<Places, 'exists'>} places @returns {HubName | undefined} */
 export function nameOf(source, { exists }) {
+  if (Array.isArray(source) && source.length === 1) return nameOf(source[0], { exists });
   if (typeof source !== 'string' && !(source instanceof URL)) return undefined;
   const text = String(source);
   if (/^\s*(data|blob|file):/i.test(text) || exists?.(text)) return undefined;
@@ -107,6 +108,11 @@ function withToken(parts, places) {
   }
   return parts;
 }
+
+/** Whether a source is at a server: a URL, or the name of a model. @param {string} source
+ * @param {Pick<Places, 'exists'>} places */
+export const isRemote = (source, places) =>
+  /^https?:\/\//i.test(source) || attempt(() => nameOf(source, places)) !== undefined;
 
 /** Explains an error of a load: the hub's refusal to send a file. @param {unknown} error @param {Resolved} resolved
  * @param {Places} places */
