@@ -21,6 +21,7 @@ export const Plumb = library;
  * @typedef {import('./loader/download.js').CacheMode} CacheMode
  * @typedef {import('./loader/progress.js').Progress} Progress
  * @typedef {import('./api/plumb.js').PreflightOptions} PreflightOptions
+ * @typedef {import('./api/plumb.js').PullOptions} PullOptions
  * @typedef {import('./engine/preflight.js').Preflight} Preflight
  * @typedef {import('./engine/preflight.js').MemoryPlan} MemoryPlan
  * @typedef {import('./answers/messages.js').GenerateOptions} GenerateOptions

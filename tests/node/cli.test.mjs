@@ -29,7 +29,7 @@ const chatPrompt = prompts[1], question = chatPrompt.messages[0].content;
 const EXACT = ['--temp', '0', '--precision', 'exact16'];
 
 test('the text of --help fits 80 columns', () => {
-  for (const name of ['', 'run', 'bench', 'chat', 'cache', 'preflight']) {
+  for (const name of ['', 'run', 'bench', 'chat', 'pull', 'list', 'rm', 'preflight']) {
     const lines = plumb(['help', ...name ? [name] : []]).out.split('\n');
     assert.ok(lines.length > 3);
     assert.deepEqual(lines.filter(line => line.length > 80), []);
@@ -84,15 +84,15 @@ test('run loads a URL and prints JSON', async t => {
   assert.ok(Number.isInteger(seed) && seed >= 0 && seed < 2 ** 32, `seed ${seed}`);
   assert.match(module, /^plumb-mt/);
   assert.deepEqual([stats.promptTokens, stats.tokens], [39, 24]);
-  const cache = (...words) => spawnSync(process.execPath, [script, 'cache', ...words],
+  const other = (...words) => spawnSync(process.execPath, [script, ...words],
     { encoding: 'utf8', env: { ...process.env, XDG_CACHE_HOME: folder } });
-  const copy = JSON.parse(cache('--json').stdout);
-  assert.deepEqual([copy.url, copy.bytes, copy.complete], [args[1], statSync(realPath).size, true]);
-  assert.equal(cache().stdout, `     98.4 MB  ${args[1]}\n`.replace('98.4', (copy.bytes / 1e6).toFixed(1)));
-  assert.equal(cache('remove', args[1]).status, 0);
-  assert.deepEqual([cache().stdout, cache('remove', args[1]).status], ['', 1]);
-  assert.equal(cache().stderr, `plumb: cache: there are no copies in ${process.env.PLUMB_CACHE}\n`);
-  assert.match(plumb(['cache', '--help']).out, /\$PLUMB_CACHE/);
+  const copy = JSON.parse(other('list', '--json').stdout);
+  assert.deepEqual([copy.name, copy.url, copy.bytes, copy.complete], [args[1], args[1], statSync(realPath).size, true]);
+  assert.equal(other('list').stdout, `     98.4 MB  ${args[1]}\n`.replace('98.4', (copy.bytes / 1e6).toFixed(1)));
+  assert.equal(other('rm', args[1]).status, 0);
+  assert.deepEqual([other('list').stdout, other('rm', args[1]).status], ['', 1]);
+  assert.equal(other('list').stderr, `plumb: list: there are no copies in ${process.env.PLUMB_CACHE}\n`);
+  assert.match(plumb(['list', '--help']).out, /\$PLUMB_CACHE/);
 });
 
 test('inspect of a URL fetches only the header, and prints the same as for the file', async t => {
@@ -196,8 +196,12 @@ test('a failure prints one line and sets the exit code', () => {
     [['run', 'http://127.0.0.1:1/x.gguf', '-p', 'Hi'], 1, /http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
     [['inspect', 'http://127.0.0.1:1/x.gguf'], 1, /^plumb: http:\/\/127\.0\.0\.1:1\/x\.gguf: PLUMB_ERROR_IO: /],
     [['tokenize', 'http://127.0.0.1:1/x.gguf', 'x'], 2,
-      /x\.gguf: download it first: curl -LO 'http:\S+x\.gguf'; only run, bench, chat, preflight and inspect take/],
-    [['cache', 'remove', 'foo'], 2, /^plumb: cache: foo is not a URL; only URLs have copies\n$/],
+      /x\.gguf: download it first: curl -LO 'http:\S+x\.gguf'; only run, .* and inspect take URLs and names\n$/],
+    [['rm', 'foo'], 1, /^plumb: rm: there is no copy of foo\n$/],
+    [['run', 'smolm2:135m', '-p', 'x'], 1,
+      /^plumb: smolm2:135m: PLUMB_ERROR_ARGUMENT: no model has this name; the nearest are smollm2:135m, /],
+    [['pull'], 2, /^plumb: pull: NAME is needed; see plumb pull --help\n$/],
+    [['list', 'x'], 2, /^plumb: list: expected no words/],
     [['chat'], 2, /^plumb: chat: MODEL is needed; see plumb chat --help\n$/],
     [['chat', 'none\x1b.gguf'], 1, /^plumb: none\?\.gguf: PLUMB_ERROR_IO: ENOENT/],
     [['chat', tinyPath, '-p', 'x'], 2, /chat: unknown option -p/],
@@ -268,7 +272,7 @@ test('with --json a failure is JSON too', () => {
   const env = { ...process.env, PLUMB_CACHE: tinyPath };   // which is not a folder
   for (const args of [
     ['run', 'none.gguf', '-p', 'x'], ['chat', 'none.gguf'], ['preflight', 'none.gguf'], ['bench', 'none.gguf'],
-    ['cache'],
+    ['list'],
   ]) {
     const { code, out, err } = plumb([...args, '--json'], '', env);
     const { error } = JSON.parse(out);
@@ -278,7 +282,7 @@ test('with --json a failure is JSON too', () => {
   }
   for (const [args, code] of [
     [['run', 'none.gguf'], 2], [['bench'], 2], [['chat', '--nope'], 2], [['preflight', 'x', '--ctx', 'y'], 2],
-    [['cache', 'what'], 2], [['cache', 'remove', 'http://127.0.0.1:1/none'], 1],
+    [['list', 'what'], 2], [['rm', 'http://127.0.0.1:1/none'], 1], [['rm'], 2],
   ]) {
     const { code: got, out, err } = plumb([...args, '--json']);
     const { error } = JSON.parse(out);

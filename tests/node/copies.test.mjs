@@ -351,7 +351,7 @@ test('a file system error names the path; a folder in place of a file is not a c
   await fails(quick.listCached(), 'PLUMB_ERROR_IO', /listed: ENOTDIR/);
   await fails(quick.removeCached(url), 'PLUMB_ERROR_IO', /model\.gguf: the copy cannot be removed: ENOTDIR/);
   assert.equal(await quick.openCached(url), undefined);
-  const { status, stderr } = spawnSync(process.execPath, [`${root}web/cli/main.mjs`, 'cache'], { encoding: 'utf8' });
+  const { status, stderr } = spawnSync(process.execPath, [`${root}web/cli/main.mjs`, 'list'], { encoding: 'utf8' });
   assert.equal(status, 1);
   assert.match(stderr.replace(path, 'PATH'), /^plumb: PATH: PLUMB_ERROR_IO: [^\n]*\n$/);
 });

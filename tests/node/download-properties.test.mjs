@@ -79,7 +79,7 @@ async function download(steps, copy) {
     const all = step.status === 206 && headers.Range === undefined && step.piece % 8 > 0;
     return answer(all ? { ...step, status: 200 } : step, at);
   });
-  const one = new Download(URL, {
+  const one = new Download({ url: URL, name: URL }, {
     signal: new AbortController().signal, pause: async () => {}, silence: () => new Promise(() => {}), checked: false,
     cache: 'no-store',
   });

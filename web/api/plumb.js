@@ -9,8 +9,12 @@ import { Local, Remote } from '../base/protocol.js';
 import { runCommand } from '../command/command.js';
 import { createHost } from '../engine/host.js';
 import { choose } from '../engine/variant.js';
+import { MAX_MEMORY } from '../engine/threads.js';
 import { isDamage } from '../loader/parts.js';
-import { describe, expand } from '../loader/source.js';
+import { fetchServer } from '../loader/request.js';
+import { copiesOf, explained, resolve } from '../loader/resolve.js';
+import { concealed, concealer, copyName } from '../loader/secrets.js';
+import { describe, expand, originOf } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
 import { CONTINUED, FORMAT } from '../answers/formats.js';
@@ -19,17 +23,24 @@ import { Chat } from './chat.js';
 import { SessionPool } from './pool.js';
 import { CALL, openSession, PROMPT, Session } from './session.js';
 
-/** @typedef {import('../loader/source.js').Platform & import('../loader/source.js').Sites
+/** @typedef {import('../loader/source.js').Platform & import('../loader/resolve.js').Places
  *   & import('../engine/variant.js').Machine & {
  *   worker: boolean,
+ *   memory?: number,
  *   startWorker: (workerUrl?: string | URL) => import('../base/protocol.js').WorkerLike,
  *   startCommand: import('../command/command.js').StartCommand,
  *   persist?: () => void}} ClientPlatform
- *   worker: whether the engine runs in a worker by default; persist: asks the browser not to evict copies */
+ *   worker: whether the engine runs in a worker by default; memory: bytes of this machine, if known; persist: asks the
+ *   browser not to evict copies */
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'snapshots' | 'precision' | 'threads' | 'signal' | 'worker'
- *   | 'workerUrl'> & {measure?: boolean}} PreflightOptions
+ *   | 'workerUrl' | keyof RequestOptions> & {measure?: boolean}} PreflightOptions
  *   as in load; measure: compute for half a second to estimate the speed (default true) */
+/** @typedef {Pick<LoadOptions, 'signal' | 'onProgress' | 'sha256' | 'worker' | 'workerUrl' | keyof RequestOptions>
+ *   & {cache?: 'default' | 'no-cache' | 'reload'}} PullOptions
+ *   as in load; cache: default 'no-cache' */
+/** @typedef {import('../loader/request.js').RequestOptions} RequestOptions
+ * @typedef {import('../loader/resolve.js').Resolved} Resolved */
 /** @typedef {object} TraceOptions
  * @property {string} [taps]  names of the taps to record, such as "l_out-*,result_output" (* matches any text, ? any
  *   character); default: all
@@ -58,6 +69,8 @@ function warn(message) {
   printed.add(message);
 }
 
+/** How much of a machine's memory a file of the hub may fill, if its name leaves the choice to plumb. */
+const OF_MEMORY = 0.8;
 /** Milliseconds that a failed or aborted load has to release what it holds, before its engine is terminated. */
 const SHUTDOWN_TIMEOUT = 5000;
 
@@ -76,16 +89,18 @@ export class Library {
   /** Loads a model.  Its bytes go straight from their source to their place in the engine's memory.
     * @param {import('../loader/source.js').Source} source  URL, File, Blob, ReadableStream, Uint8Array, ArrayBuffer,
     *   in Node also a path; or an array with the parts of a split file.  A URL or path that ends in
-    *   -00001-of-0000N.gguf stands for all N files
+    *   -00001-of-0000N.gguf stands for all N files.  Or a model on the hub of Hugging Face: "hf:org/repo" for the best
+    *   file that fits this machine, "hf:org/repo:Q4_K_M" or "hf:org/repo:file.gguf"; or a short name, such as
+    *   "smollm2:135m"
    * @param {LoadOptions} [options]
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
     known.checkOptions('Plumb.load', options, known.LOAD);
     const { precision, contextLength, kvType, snapshots, reserve, onProgress, cache, adapters = [] } = options;
     adapters.forEach((one, i) => known.checkOptions(`Plumb.load: adapters[${i}]`, one, known.LOADED_ADAPTER));
-    const parts = describe(source, this.#platform);
-    const sha256 = sums(options.sha256, parts.length);
-    const { transport, result } = await this.#open('load', parts, options, {
+    const resolved = await this.#resolve(source, options, cache), { parts } = resolved;
+    const sha256 = sums('load', options.sha256, parts.length) ?? resolved.sha256;
+    const { transport, result } = await this.#open('load', resolved, options, {
       contextLength, precision, kvType, snapshots, reserve, cache, sha256,
     }, onProgress);
     const loaded = /** @type {Loaded} */ (result);
@@ -97,8 +112,10 @@ export class Library {
     try {
       /** @type {AdapterUse[]} */
       const uses = [];
+      const { signal, headers, credentials, fetch } = options;
       for (const { source, sha256, ...use } of adapters) {
-        const adapter = await model.loadAdapter(source, { sha256, cache, signal: options.signal });
+        const adapter = await model[ADD_ADAPTER](source, { sha256, cache, signal, headers, credentials, fetch },
+          originOf(parts));
         uses.push({ adapter, ...use });
       }
       if (uses.length > 0) await model.setAdapters(uses);
@@ -121,7 +138,16 @@ export class Library {
   async preflight(source, options = {}) {
     known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
     const { contextLength, kvType, snapshots, precision, measure = true } = options;
-    const parts = describe(source, this.#platform);
+    const resolved = await this.#resolve(source, options);
+    return this.#preflight(resolved, () => this.#resolve(source, options), options, {
+      contextLength, kvType, snapshots, precision, measure,
+    });
+  }
+
+  /** @param {Resolved} resolved @param {() => Promise<Resolved>} again  resolves the source again, because streams of
+   *   Blobs can be read only once @param {PreflightOptions} options @param {object} args  of the engine's method */
+  async #preflight(resolved, again, options, args) {
+    const { parts } = resolved;
     if (parts.some(({ part, next }) => next && part.size === undefined)) {
       throw argumentError('Plumb.preflight: a stream can be read only once; give a URL, a File or bytes');
     }
@@ -133,8 +159,7 @@ export class Library {
       return { part: { ...part, sums: whole.sums }, next };
     }));
     const look = async (/** @type {import('../loader/source.js').Described[]} */ parts) => {
-      const args = { contextLength, kvType, snapshots, precision, measure };
-      const { transport, result } = await this.#open('preflight', parts, options, args);
+      const { transport, result } = await this.#open('preflight', { ...resolved, parts }, options, args);
       await transport.terminate();
       return /** @type {import('../engine/preflight.js').Preflight} */ (result);
     };
@@ -144,7 +169,7 @@ export class Library {
     });
     // A load drops such copies and downloads the model again.
     const worthless = copied && (!plan || plan.problems.some(isDamage));
-    if (!plan || worthless) plan = await look(describe(source, this.#platform));
+    if (!plan || worthless) plan = await look((await again()).parts);
     const found = copies.filter(copy => copy !== undefined);
     const bytes = found.reduce((sum, copy) => sum + copy.bytes, 0);
     const cached = { bytes, complete: found.length === parts.length && found.every(({ complete }) => complete) };
@@ -155,6 +180,22 @@ export class Library {
         storage: { quota, usage, fits: (plan.fileBytes ?? 0) - bytes <= quota - usage },
       },
     };
+  }
+
+  /** Downloads a model, without loading it, and keeps its copy on this machine; a copy that is there is verified.  The
+   * next load reads the copy.  PLUMB_ERROR_IO if no copy can be kept.
+   * @param {string | URL} source  a URL or a name, as in load @param {PullOptions} [options]
+   * @returns {Promise<import('../loader/copy-store.js').Cached[]>}  the copy of each part */
+  async pull(source, options = {}) {
+    known.checkOptions('Plumb.pull', options, known.PULL);
+    const { cache = 'no-cache', onProgress, ...rest } = options;
+    const resolved = await this.#resolve(source, rest, cache), { parts } = resolved;
+    if (parts.some(({ part }) => part.kind !== 'url')) throw argumentError(`${source}: only URLs have copies`);
+    const sha256 = sums('pull', options.sha256, parts.length) ?? resolved.sha256;
+    const { transport } = await this.#open('pull', resolved, { ...rest, threads: 1 }, { cache, sha256 }, onProgress);
+    await transport.terminate();
+    const copies = await this.#cachedOf(parts);
+    return copies.filter(copy => copy !== undefined);
   }
 
   /** Runs a command of the command line: ['selfcheck', 'model.gguf', '--json'].  `plumb --help` lists the commands.
@@ -176,29 +217,51 @@ export class Library {
 
   /** Removes copies.  PLUMB_ERROR_STATE if a copy is being written, PLUMB_ERROR_IO if the file system does not remove
    * it.
-   * @param {string | URL | (string | URL)[]} url  the first URL of a split model stands for all of its parts
+   * @param {string | URL | (string | URL)[]} url  also a cacheKey or a name, as in load; the first URL of a split model
+   *   stands for all of its parts
    * @returns {Promise<boolean>}  whether there was a copy */
   async removeCached(url) {
     let any = false;
-    for (const one of [url].flat().flatMap(expand)) any = await this.#platform.store?.remove(this.#address(one)) || any;
+    for (const one of [url].flat()) {
+      for (const copy of await this.#copiesOf(one)) any = await this.#platform.store?.remove(copy) || any;
+    }
     return any;
   }
 
   /** Opens the whole copy of a URL as a Blob, to inspect it or to save it as a file.
-   * @param {string | URL} url @returns {Promise<Blob | undefined>} */
+   * @param {string | URL} url  also a cacheKey or a name, as in load; of a split model, the first part
+   * @returns {Promise<Blob | undefined>} */
   async openCached(url) {
-    return (await this.#platform.store?.whole(this.#address(url)))?.blob;
+    const [copy] = await this.#copiesOf(url);
+    return copy === undefined ? undefined : (await this.#platform.store?.whole(copy))?.blob;
+  }
+
+  /** The parts of a source.
+   * @param {import('../loader/source.js').Source} source @param {PreflightOptions} options  of the call
+   * @param {LoadOptions['cache']} [cache] @returns {Promise<Resolved>} */
+  #resolve(source, options, cache) {
+    /** @type {NonNullable<import('../loader/resolve.js').ResolveOptions['fits']>} */
+    const fits = async (parts, bytes) => {
+      const limit = Math.min(MAX_MEMORY, (this.#platform.memory ?? Infinity) * OF_MEMORY);
+      // Only the header of a file that takes most of the memory is worth a request.
+      if (bytes < limit / 2 || bytes > limit) return bytes < limit;
+      const resolved = { parts }, { contextLength, kvType, precision } = options;
+      const plan = await this.#preflight(resolved, async () => resolved, options,
+        { contextLength, kvType, precision, measure: false });
+      return plan.fits ?? true;   // if it is not supported, the load says why
+    };
+    return resolve(source, this.#platform, { ...options, cache, fits });
   }
 
   /** Starts an engine and calls one of its methods on the parts of a model.  Ends the engine if that fails.
-   * @param {'load' | 'preflight'} method
-   * @param {import('../loader/source.js').Described[]} parts
-   * @param {Pick<LoadOptions, 'threads' | 'signal' | 'worker' | 'workerUrl'>} options
+   * @param {'load' | 'preflight' | 'pull'} method
+   * @param {Resolved} resolved
+   * @param {Pick<LoadOptions, 'threads' | 'signal' | 'worker' | 'workerUrl' | 'fetch'>} options
     * @param {object} args  the method's arguments besides the parts
    * @param {LoadOptions['onProgress']} [onProgress]
    * @returns {Promise<{transport: import('../base/protocol.js').Transport, result: unknown}>} */
-  async #open(method, parts, { threads = 'auto', signal, worker = this.#platform.worker, workerUrl }, args,
-    onProgress) {
+  async #open(method, resolved, options, args, onProgress) {
+    const { threads = 'auto', signal, worker = this.#platform.worker, workerUrl } = options, { parts } = resolved;
     signal?.throwIfAborted();
     const variant = choose(this.#platform, threads, worker);   // compiles while the worker starts
     variant.catch(() => {});   // the pull of the module reports the error
@@ -209,13 +272,16 @@ export class Library {
     let running = Promise.resolve();
     try {
       if (this.#ending.size > 0) await Promise.race([aborted, Promise.all(this.#ending)]);
-      running = transport.call(method, { ...args, parts: parts.map(({ part }) => part) }, {
+      const { sent, onPull, end } = askedFor(resolved, options.fetch);
+      running = transport.call(method, { ...args, ...sent }, {
         signal,
         onEvent: (_, progress) => onProgress?.(progress),
-        onPull: async i => i === 'module' ? variant : await parts[Number(i)].next?.() ?? null,
+        onPull: async part => part === 'module' ? variant : onPull(part),
       });
-      return { transport, result: await Promise.race([aborted, running]) };
-    } catch (error) {
+      running.then(end, end);
+      return { transport, result: withoutSecrets(await Promise.race([aborted, running]), parts) };
+    } catch (thrown) {
+      const error = explained(concealed(thrown, targets(parts)), resolved, this.#platform);
       const end = settled(running, SHUTDOWN_TIMEOUT).then(async () => {
         await transport.terminate();
         this.#ending.delete(end);
@@ -232,14 +298,20 @@ export class Library {
   /** The copy of each part, or undefined. @param {import('../loader/source.js').Described[]} parts */
   async #cachedOf(parts) {
     const all = parts.some(({ part }) => part.kind === 'url') ? await this.#platform.store?.list() ?? [] : [];
-    return parts.map(({ part }) => part.kind === 'url' ? all.find(({ url }) => url === part.url) : undefined);
+    return Promise.all(parts.map(async ({ part }) => {
+      if (all.length === 0 || part.kind !== 'url') return undefined;
+      const name = await copyName(part.copy ?? part.url);
+      return all.find(({ url }) => url === name);
+    }));
   }
 
-  /** The URL under which a copy is stored. @param {string | URL} source */
-  #address(source) {
-    const part = this.#platform.locate(source);
-    if (!('kind' in part) || part.kind !== 'url') throw argumentError(`${source}: only URLs have copies`);
-    return part.url;
+  /** The names of the copies that a source stands for. @param {string | URL} source */
+  #copiesOf(source) {
+    return copiesOf(source, this.#platform, one => expand(one).map(url => {
+      const part = this.#platform.locate(url);
+      if (!('kind' in part) || part.kind !== 'url') throw argumentError(`${url}: only URLs have copies`);
+      return part.url;
+    }));
   }
 }
 
@@ -254,20 +326,44 @@ function settled(promise, ms) {
   return Promise.race([promise.catch(() => {}), late]).finally(() => clearTimeout(timer));
 }
 
-/** Returns one checksum for each part. @param {string | string[] | undefined} sha256 @param {number} parts */
-function sums(sha256, parts) {
+/** What the engine's side gets of the parts, and the answers to its pulls. @param {Resolved} resolved
+ * @param {RequestOptions['fetch']} fetch */
+function askedFor({ parts }, fetch) {
+  const server = fetch && fetchServer(fetch);
+  return {
+    sent: { parts: parts.map(({ part }) => part), fetches: server !== undefined },
+    onPull: async (/** @type {import('../base/protocol.js').Part} */ part) => typeof part === 'object'
+      ? server?.answer(part) : await parts[Number(part)].next?.() ?? null,
+    end: () => server?.end(),
+  };
+}
+
+/** @param {Resolved['parts']} parts */
+const targets = parts => parts.flatMap(({ part }) => part.kind === 'url' ? [part] : []);
+
+/** The result of a load or a preflight, in whose messages no secret is shown.
+ * @param {any} result @param {Resolved['parts']} parts */
+function withoutSecrets(result, parts) {
+  const conceal = concealer(targets(parts));
+  for (const one of [...result?.warnings ?? [], ...result?.problems ?? []]) one.message = conceal(one.message);
+  return result;
+}
+
+/** Returns one checksum for each part. @param {string} where @param {string | string[] | undefined} sha256
+ * @param {number} parts */
+function sums(where, sha256, parts) {
   if (sha256 === undefined) return undefined;
   const all = [sha256].flat();
   if (all.length === parts) return all.map(one => one.toLowerCase());
-  throw argumentError(`Plumb.load: sha256 has ${all.length} checksums, but the model has ${parts} parts`,
+  throw argumentError(`Plumb.${where}: sha256 has ${all.length} checksums, but the model has ${parts} parts`,
     { checksums: all.length, parts });
 }
 
 /** @typedef {{metadata: Record<string, import('../engine/engine.js').MetadataValue>, bosText: string,
  *   eosText: string, warnings?: import('../loader/parts.js').Warning[]}} Loaded */
 
-/** Functions of Model and Adapter for each other. */
-const ID = Symbol('id'), FREE = Symbol('free');
+/** Functions of Library, Model and Adapter for each other. */
+const ID = Symbol('id'), FREE = Symbol('free'), ADD_ADAPTER = Symbol('add adapter');
 /** The number of the next adapter, of any model. */
 let nextAdapter = 1;
 
@@ -360,18 +456,30 @@ export class Model extends Session {
    * @returns {Promise<Adapter>} */
   async loadAdapter(source, options = {}) {
     known.checkOptions('loadAdapter', options, known.ADAPTER);
-    const { signal, onProgress, cache, sha256 } = options;
+    return this[ADD_ADAPTER](source, options);
+  }
+
+  /** @param {import('../loader/source.js').OneSource} source
+   * @param {import('../loader/load-options.js').AdapterOptions} options
+   * @param {string} [origin]  of the server which gets the headers */
+  async [ADD_ADAPTER](source, options, origin) {
+    const { signal, onProgress, cache, sha256, fetch } = options;
     signal?.throwIfAborted();
-    const parts = describe(source, this.#platform);
+    const resolved = await resolve(source, this.#platform, { ...options, origin, isAdapter: true });
+    const { parts } = resolved;
     if (parts.length !== 1) throw argumentError(`loadAdapter: an adapter is one file, not ${parts.length}`);
-    const [{ part, next, cancel }] = parts, id = nextAdapter++;
+    const id = nextAdapter++, { sent, onPull, end } = askedFor(resolved, fetch);
+    const sums = [sha256?.toLowerCase() ?? resolved.sha256?.[0]];
     try {
-      const kind = await this[CALL]('loadAdapter', { id, parts: [part], cache, sha256: [sha256?.toLowerCase()] }, {
-        signal, onEvent: (_, progress) => onProgress?.(progress), onPull: async () => await next?.() ?? null,
+      const kind = await this[CALL]('loadAdapter', { id, ...sent, cache, sha256: sums }, {
+        signal, onEvent: (_, progress) => onProgress?.(progress), onPull,
       });
       return new Adapter(this, id, kind);
+    } catch (error) {
+      throw explained(concealed(error, targets(parts)), resolved, this.#platform);
     } finally {
-      (async () => cancel?.())().catch(() => {});
+      end();
+      (async () => parts[0].cancel?.())().catch(() => {});
     }
   }
 

@@ -154,18 +154,36 @@ const changed = value => (layers(value) || value[1] < 1)
 /** Adapters to load with a model. @type {Check} */
 const adapters = value => !Array.isArray(value) && 'an array of {source, scale, layers}';
 
+/** What fetch takes as headers. @type {Check} */
+const headers = value => {
+  try {
+    new Headers(value);
+  } catch {
+    return 'an object of valid headers, or a Headers';
+  }
+};
+/** What a load adds to its requests. @type {Record<string, Check>} */
+const REQUEST = {
+  headers: value => object(value) || headers(value), credentials: named(['omit', 'same-origin', 'include']),
+  fetch: callback, cacheKey: text,
+};
+
 const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots };
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,
-  chatTemplate: text,
+  chatTemplate: text, ...REQUEST,
 };
-export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256 };
+export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256, ...REQUEST };
 /** An element of the option adapters of a load, and one of model.setAdapters. */
 export const LOADED_ADAPTER = { source: present, sha256, scale, layers: changed };
 export const USED_ADAPTER = { adapter: object, scale, layers: changed };
 export const PREFLIGHT = {
-  ...SESSION, signal, worker: boolean, workerUrl: address, measure: boolean,
+  ...SESSION, signal, worker: boolean, workerUrl: address, measure: boolean, ...REQUEST,
+};
+/** The options of Plumb.pull. */
+export const PULL = {
+  ...ADAPTER, cache: named(['default', 'no-cache', 'reload']), worker: boolean, workerUrl: address,
 };
 /** @param {'name' | 'field'} key  who calls it @param {(one: typeof PARAMETERS[number]) => number[]} rangeOf
  * @returns {Record<string, Check>} */

@@ -3,21 +3,20 @@
  *
  * A request can pull: it asks the user's side for something that only that side can get.  This is the next chunk of a
  * part, which is one of the sources that make up a model (loader/source.js), or a compiled module (for
- * 'module' a Variant of engine/variant.js).  A method must await each pull before it makes the next one, because an
- * answer does not say which pull it belongs to.
+ * 'module' a Variant of engine/variant.js), or what a function in the place of fetch answers (loader/request.js).
  *
  * These are the messages to and from a worker.  Those without an id belong to relay.js.
  *
  *   user's side -> worker    { id, method, args }       starts a request; ids count up from 1.  With abort: true the
  *                                                       method begins with a signal that is already aborted
  *                            { id, abort: true }        aborts the request
- *                            { id, answer }             answers a pull: the next chunk of the part, null if there is
- *                                                       no more, or a module
- *                            { id, failed }             answers a pull whose source failed
+ *                            { id, pull, answer }       answers the pull with this number: the next chunk of the
+ *                                                       part, null if there is no more, or a module
+ *                            { id, pull, failed }       answers a pull whose source failed
  *   worker -> user's side    { id, event, data }        'progress', 'text', 'token' or 'taps' of a running request;
- *                                                       or 'pull', whose data is {part}: the number of a part,
- *                                                       'module', which asks for a Variant, or the name of another
- *                                                       module of dist
+ *                                                       or 'pull', whose data is {part, pull}.  part: the number of
+ *                                                       a part, 'module', which asks for a Variant, the name of
+ *                                                       another module of dist, or a FetchPull; pull: its number
  *                            { id, result }             ends the request
  *                            { id, error }              ends the request; the error is {name, code, message, details},
  *                                                       as encode() makes it
@@ -27,7 +26,10 @@
 import { onAbort } from './async.js';
 import { PlumbError, reasonOf } from './errors.js';
 
-/** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template' | 'plumb-trace'} Part  what can be pulled */
+/** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template' | 'plumb-trace' | FetchPull} Part  what can be
+ *   pulled
+ * @typedef {{fetch: number, url: string, init: RequestInit} | {read: number} | {cancel: number}} FetchPull  asks for a
+ *   response, for the next chunk of its body, or to close it; the engine's side numbers the responses */
 /** @typedef {object} Call  what a method gets besides its arguments
  * @property {AbortSignal} signal
  * @property {(event: string, data: any) => void} emit
@@ -167,8 +169,10 @@ export class Remote {
     const { id } = message;
     const call = this.#pending.get(id);
     if (!call) return;
-    if (message.event === 'pull') this.#answer(id, call.onPull?.(message.data.part) ?? Promise.resolve(null));
-    else if (message.event) call.onEvent?.(message.event, message.data);
+    if (message.event === 'pull') {
+      const { part, pull } = message.data;
+      this.#answer({ id, pull }, call.onPull?.(part) ?? Promise.resolve(null));
+    } else if (message.event) call.onEvent?.(message.event, message.data);
     else {
       this.#pending.delete(id);
       if (this.#pending.size === 0) this.worker.unref?.();
@@ -177,15 +181,15 @@ export class Remote {
     }
   }
 
-  /** @param {number} id @param {Promise<any>} pulled */
-  async #answer(id, pulled) {
+  /** @param {{id: number, pull: number}} to @param {Promise<any>} pulled */
+  async #answer(to, pulled) {
     try {
       let answer = await pulled;
       const isChunk = answer instanceof Uint8Array;
       if (isChunk) answer = new Uint8Array(answer);   // a copy, so that the user's array or Buffer stays whole
-      if (!this.#dead) this.worker.post({ id, answer }, isChunk ? [answer.buffer] : []);
+      if (!this.#dead) this.worker.post({ ...to, answer }, isChunk ? [answer.buffer] : []);
     } catch (error) {
-      if (!this.#dead) this.worker.post({ id, failed: encode(error) });
+      if (!this.#dead) this.worker.post({ ...to, failed: encode(error) });
     }
   }
 }
@@ -195,27 +199,30 @@ export class Remote {
  * @param {Methods} methods */
 export function serve(port, methods) {
   /** @typedef {{resolve: (answer: any) => void, reject: (error: unknown) => void}} Pull  waits for its answer */
-  /** @type {Map<number, {abort: AbortController, pulls: Pull[]}>} */
+  /** @type {Map<number, {abort: AbortController, pulls: Map<number, Pull>}>} */
   const running = new Map();
   port.onMessage(async message => {
     const { id } = message;
     const request = running.get(id);
     if (!message.method) {
-      if (message.abort) request?.abort.abort();
-      else if (message.failed) request?.pulls.shift()?.reject(decode(message.failed));
-      else request?.pulls.shift()?.resolve(message.answer);
+      if (message.abort) return void request?.abort.abort();
+      const pull = request?.pulls.get(message.pull);
+      request?.pulls.delete(message.pull);
+      if (message.failed) pull?.reject(decode(message.failed));
+      else pull?.resolve(message.answer);
       return;
     }
     const abort = new AbortController();
-    /** @type {Pull[]} */
-    const pulls = [];
+    /** @type {Map<number, Pull>} */
+    const pulls = new Map();
+    let lastPull = 0;
     running.set(id, { abort, pulls });
     if (message.abort) abort.abort();
     abort.signal.addEventListener('abort', () => pulls.forEach(({ reject }) => reject(abort.signal.reason)));
     const emit = (/** @type {string} */ event, /** @type {any} */ data) => port.post({ id, event, data });
     const pull = (/** @type {Part} */ part) => new Promise((resolve, reject) => {
-      pulls.push({ resolve, reject });
-      emit('pull', { part });
+      pulls.set(++lastPull, { resolve, reject });
+      emit('pull', { part, pull: lastPull });
     });
     try {
       const result = await methods[message.method](message.args, { signal: abort.signal, emit, pull });

@@ -33,6 +33,8 @@ import '../loader/download.js';
 import '../loader/fetch-errors.js';
 import '../loader/parts.js';
 import '../loader/progress.js';
+import '../loader/request.js';
+import '../loader/secrets.js';
 import '../loader/source.js';
 import '../loader/stream.js';
 import '../loader/sums.js';

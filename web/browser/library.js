@@ -1,6 +1,7 @@
 /* `Plumb` in a browser.  The engine runs in a module worker, unless `worker: false` asks for the caller's thread. */
 import { createPlumb } from '../api/plumb.js';
 import { giveThreads } from '../base/relay.js';
+import { deviceMemory } from '../engine/preflight.js';
 import { urlPart } from '../loader/source.js';
 import { baseUrl, checkHost, platform, start } from './platform.js';
 
@@ -20,6 +21,7 @@ export const library = createPlumb({
     const create = () => new Worker(new URL('./command-worker.js', import.meta.url), { type: 'module' });
     return { worker: start('command-worker.js', create, workerUrl), files };
   },
+  memory: deviceMemory(),
   locate(source) {
     checkHost();
     return urlPart(String(source), baseUrl());

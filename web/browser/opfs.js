@@ -7,6 +7,8 @@ import { slotBytes } from '../loader/sums.js';
 import { Writer, serveWriter, writeAll } from './opfs-writer.js';
 
 const FOLDER = 'plumb';
+/** How much of the site's quota the copies of models may take; the rest is the site's. */
+const OF_QUOTA = 0.8;
 /** The maximum bytes that are read at once, so that aborts and progress are not delayed. */
 const READ = 8 << 20;
 
@@ -67,6 +69,7 @@ export async function opfs() {
       const { quota = 0, usage = 0 } = await storage.estimate();
       return quota - usage;
     },
+    async limit() { return OF_QUOTA * ((await storage.estimate()).quota ?? 0); },
   };
 }
 

@@ -5,6 +5,7 @@
 import {
   JSON_SPACES, KV_TYPES, MAX_CTX, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS,
 } from '../base/parameters.js';
+import { EXPECTED_SIZE, parseSize } from '../base/sizes.js';
 import { IGNORED, OTHER_NAMES } from './names.js';
 
 /** Ends the process with one line, "plumb: ...", and the exit code. */
@@ -68,14 +69,7 @@ const range = {
   expected: 'a range such as 0-3 or 2',
 };
 /** Bytes, such as 6G. @type {Kind} */
-const size = {
-  parse(word) {
-    const [, digits, unit] = /^(\d{1,15}(?:\.\d+)?)([KMGT]?)B?$/i.exec(word) ?? [];
-    const bytes = Math.round(Number(digits) * 1024 ** ' KMGT'.indexOf(unit?.toUpperCase() || ' '));
-    return bytes >= 1 ? bytes : undefined;
-  },
-  expected: 'a number of bytes, such as 6G',
-};
+const size = { parse: parseSize, expected: EXPECTED_SIZE };
 /** A name on huggingface.co. @type {Kind} */
 const hub = { parse: word => `hf:${word}`, expected: '' };
 /** 'json', which stands for an object, or a JSON Schema. @type {Kind} */
@@ -155,7 +149,7 @@ const OPTIONS = [
   option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
   option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),
   option('-r', 'bench', integer(1, 1000), 'repetitions'),
-  option('--json', 'run bench chat cache preflight', flag, 'json'),
+  option('--json', 'run bench chat pull list rm preflight', flag, 'json'),
 ];
 
 /** The options of commands that only the C program has.  With one of them, it runs the whole command.

@@ -1,12 +1,14 @@
 #!/usr/bin/env node
 /* The command line in Node.  `run` and `bench` use the package's own engine (run-command.js); `chat` is in
- * chat-command.js, `cache` and `preflight` are in model-commands.js.  All other commands are the C program
+ * chat-command.js; `pull`, `list`, `rm` and `preflight` are in model-commands.js.  All other commands are the C program
  * (src/cli/main.c): the same module that wasmtime runs, on wasi.js.  In the C program, Ctrl-C ends the process at
  * once, as the system does by default. */
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { PlumbError } from '../base/errors.js';
 import { run } from '../command/wasi.js';
+import { NAMES } from '../loader/names.js';
+import { isRemote } from '../loader/resolve.js';
 import { files } from '../node/wasi-files.js';
 import { CommandError, inC, nameIn, parse } from './arguments.js';
 import { printError, report, watchOutput } from './terminal.js';
@@ -19,35 +21,69 @@ In Node there are these commands too:
   plumb serve MODEL...     answers requests on a port, as OpenAI's service does
   plumb preflight MODEL    prints, from the header alone, whether the model can
                            run, how much memory it needs and how fast it is
-  plumb cache              lists the local copies of URLs, with their sizes
-  plumb cache remove URL   removes one copy
+  plumb pull NAME          downloads a model, such as smollm2:135m
+  plumb list               lists the models that are on this machine
+  plumb rm NAME            removes one of them
 
-MODEL of run, bench, chat, preflight and inspect can be a URL. With --json the
-commands run, chat, cache and preflight also print an error as JSON, on standard
-output: {"error": {"code", "message"}}. So does bench, unless an option selects
-what only the native program has, such as --batch.
+MODEL of run, bench, chat, preflight and inspect can be a URL or the name of a
+model, as in pull. With --json the commands run, chat, pull, list, rm and
+preflight also print an error as JSON, on standard output: {"error": {"code",
+"message"}}. So does bench, unless an option selects what only the native
+program has, such as --batch.
 `,
   run: `
-In Node MODEL can be a URL. The command runs the package's fastest module with
-threads. With these options it runs the C program on one thread:
+In Node MODEL can be a URL or a name, as in plumb pull. The command runs the
+package's fastest module with threads. With these options it runs the C program
+on one thread:
 ${inC('run').join(' ')}
 `,
   inspect: `
-In Node MODEL can be a URL. Only the header of its file is fetched.
+In Node MODEL can be a URL or a name, as in plumb pull. Only the header of its
+file is fetched.
 `,
   bench: `
-In Node MODEL can be a URL, and the JSON also contains the module's name. The
-command runs the package's fastest module with threads. With --batch,
---reference, --scalar it runs the C program on one thread.
+In Node MODEL can be a URL or a name, as in plumb pull, and the JSON also
+contains the module's name. The command runs the package's fastest module with
+threads. With --batch, --reference, --scalar it runs the C program on one
+thread.
 `,
 };
 
+/** The short names in columns. */
+function named() {
+  const rows = Math.ceil(NAMES.length / 3);
+  return Array.from({ length: rows }, (_, row) => [0, 1, 2].map(column => NAMES[row + column * rows]?.name ?? '')
+    .map(name => name.padEnd(26)).join('').trimEnd()).map(line => `  ${line}`).join('\n');
+}
+
 /** The whole help of the commands that the C program does not have. @type {Record<string, string>} */
 const USAGE = {
-  cache: `cache [remove URL] [--json]
+  pull: `pull NAME... [--json]
 
-Lists the local copies of URLs, or removes one. They are stored in $PLUMB_CACHE,
-or else in the folder plumb of $XDG_CACHE_HOME or ~/.cache.`,
+Downloads models, without running them. The next command that names one finds
+it on this machine. NAME is
+
+  hf:org/repo              a repository on the hub of Hugging Face: the best
+                           file that fits into the memory of this machine
+  hf:org/repo:Q4_K_M       its file of this type
+  hf:org/repo:file.gguf    this file; a split file is all of its parts
+  hf:org/repo@main:...     in this branch or commit
+  https://...              a URL
+  smollm2:135m             a short name, also with a type: smollm2:135m-q8_0
+
+$HF_TOKEN is sent to the hub, for gated and private models. $HF_ENDPOINT is the
+URL of another hub. The short names are
+
+${named()}`,
+  list: `list [--json]
+
+Lists the models that are on this machine, the most recently used first. They
+are stored in $PLUMB_CACHE, or else in the folder plumb of $XDG_CACHE_HOME or
+~/.cache. If they would take more than $PLUMB_CACHE_SIZE, such as 20G, a
+download removes those that were not used for longest.`,
+  rm: `rm NAME... [--json]
+
+Removes models from this machine. NAME is a name as in plumb list or plumb pull.`,
   preflight: `preflight MODEL [options]
 
 Prints, from the header alone, whether a model can run here, how much memory it
@@ -68,7 +104,9 @@ const COMMANDS = {
   bench: async (...args) => (await import('./run-command.js')).bench(...args),
   serve: async (...args) => (await import('./serve-command.js')).serve(...args),
   chat: async (...args) => (await import('./chat-command.js')).chat(...args),
-  cache: async (...args) => (await import('./model-commands.js')).cache(...args),
+  pull: async (...args) => (await import('./model-commands.js')).pull(...args),
+  list: async (...args) => (await import('./model-commands.js')).list(...args),
+  rm: async (...args) => (await import('./model-commands.js')).rm(...args),
   preflight: async (...args) => (await import('./model-commands.js')).preflight(...args),
 };
 
@@ -97,11 +135,11 @@ async function main([name, ...words]) {
   const command = COMMANDS[name];
   const isInC = words.some(word => inC(name).includes(nameIn(word)));
   // The C program reads only files.
-  const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => /^https?:\/\//i.test(word));
+  const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => isRemote(word, { exists: existsSync }));
   if (name === 'inspect' && url) return (await import('./model-commands.js')).inspect(words);
   if (!command && url) {
-    throw new CommandError(`${name}: ${url}: download it first: curl -LO '${url}'; only run, bench, chat, preflight `
-      + 'and inspect take URLs');
+    const how = /^https?:/i.test(url) ? `download it first: curl -LO '${url}'` : 'download it first';
+    throw new CommandError(`${name}: ${url}: ${how}; only run, bench, chat, preflight and inspect take URLs and names`);
   }
   if (!command || isInC) return runInC(name === undefined ? [] : [name, ...words]);
   const parsed = parse(name, words, printError);

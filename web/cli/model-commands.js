@@ -1,28 +1,88 @@
-/* The commands cache, preflight, and inspect with URLs: what can be known of models before they run. */
+/* The commands pull, list, rm and preflight, and inspect of what is at a server: what can be known and done of models
+ * before they run. */
 import { openAsBlob } from 'node:fs';
 import { PlumbError, reasonOf } from '../base/errors.js';
+import { nameOfUrl, shownName } from '../loader/hub.js';
+import { send } from '../loader/request.js';
+import { explained, isRemote, resolve, siteOf } from '../loader/resolve.js';
+import { firstOf } from '../loader/source.js';
 import { folderPath } from '../node/cache-folder.js';
 import { Plumb } from '../node/index.js';
+import { places } from '../node/places.js';
 import { CommandError, LOAD, pick } from './arguments.js';
-import { jsonLine, printError, report, shown, watchOutput } from './terminal.js';
+import { jsonLine, printError, ProgressLine, report, shown, watchOutput } from './terminal.js';
 
 const mb = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(1);
 
-/** Lists the copies of URLs, or removes one.
- * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
-export async function cache([what, url, ...rest], { json }) {
-  if (what === 'remove' && url && rest.length === 0) {
-    if (!/^https?:/i.test(url)) throw new CommandError(`cache: ${url} is not a URL; only URLs have copies`);
-    if (await Plumb.removeCached(url)) return 0;
-    throw new CommandError(`cache: there is no copy of ${url}`, 1);
+/** How the commands name a copy: by its name on the hub, or else by its URL or cacheKey. @param {string} url */
+function nameOfCopy(url) {
+  const name = nameOfUrl(siteOf(places), url);
+  return name ? shownName(name) : url;
+}
+
+/** Downloads models, so that the next load finds them on this machine.
+ * @param {string[]} names @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function pull(names, { json }) {
+  if (names.length === 0) throw new CommandError('pull: NAME is needed; see plumb pull --help');
+  watchOutput(() => {});
+  for (const name of names) {
+    const progress = new ProgressLine();
+    try {
+      const copies = await Plumb.pull(name, { onProgress: progress.show });
+      progress.end();
+      print(copies, json);
+    } catch (error) {
+      progress.end();
+      return report(error, name, json);
+    }
   }
-  if (what !== undefined) throw new CommandError('cache: expected "plumb cache" or "plumb cache remove URL"');
+  return 0;
+}
+
+/** Lists the copies of models.
+ * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function list(words, { json }) {
+  if (words.length > 0) throw new CommandError('list: expected no words; see plumb list --help');
   watchOutput(() => {});
   const copies = await Plumb.listCached();
-  if (copies.length === 0) printError(`cache: there are no copies in ${folderPath()}`);
-  for (const copy of copies) {
-    process.stdout.write(json ? jsonLine(copy) : shown(process.stdout, `${mb(copy.bytes).padStart(9)} MB${
-      copy.complete ? '' : ` of ${copy.size === undefined ? '?' : mb(copy.size)} MB`}  ${copy.url}\n`));
+  if (copies.length === 0) printError(`list: there are no copies in ${folderPath()}`);
+  print(copies, json);
+  return 0;
+}
+
+/** How many files the model at this name or URL has. @param {string} url */
+const countOf = url => Number(/-\d{5}-of-(\d{5})\.gguf(?:$|[?#])/i.exec(url)?.[1] ?? 1);
+
+/** Prints a line for each copy with JSON, and otherwise for each model, whose parts are one.
+ * @param {import('../loader/copy-store.js').Cached[]} copies @param {boolean} [json] */
+function print(copies, json = false) {
+  if (json) {
+    for (const copy of copies) process.stdout.write(jsonLine({ name: nameOfCopy(copy.url), ...copy }));
+    return;
+  }
+  /** @type {Map<string, import('../loader/copy-store.js').Cached[]>} */
+  const models = new Map();
+  for (const copy of copies) models.set(firstOf(copy.url), [...models.get(firstOf(copy.url)) ?? [], copy]);
+  for (const [url, parts] of models) {
+    const isWhole = parts.every(({ complete }) => complete) && parts.length === countOf(url);
+    const bytes = parts.reduce((sum, one) => sum + one.bytes, 0);
+    const size = parts.length < countOf(url) ? NaN : parts.reduce((sum, { size = NaN }) => sum + size, 0);
+    process.stdout.write(shown(process.stdout, `${mb(bytes).padStart(9)} MB${
+      isWhole ? '' : ` of ${Number.isNaN(size) ? '?' : mb(size)} MB`}  ${nameOfCopy(url)}\n`));
+  }
+}
+
+/** Removes copies of models.
+ * @param {string[]} names @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function rm(names, { json }) {
+  if (names.length === 0) throw new CommandError('rm: NAME is needed; see plumb rm --help');
+  for (const name of names) {
+    try {
+      if (await Plumb.removeCached(name)) continue;
+    } catch (error) {
+      if (isRemote(name, places)) return report(error, name, json);   // otherwise it is no file, or no copy of one
+    }
+    throw new CommandError(`rm: there is no copy of ${name}`, 1);
   }
   return 0;
 }
@@ -66,6 +126,8 @@ export async function preflight(files, values) {
   }
 }
 
+/** @typedef {import('../loader/source.js').Part & {kind: 'url'}} UrlPart */
+
 /** Bytes that one request asks for. */
 const BLOCK = 1 << 20;
 /** Used as the size if a server does not tell it. */
@@ -73,7 +135,7 @@ const UNKNOWN = 2 ** 52;
 
 /** A server's file as a Blob that fetches only what is read of it. */
 class RemoteFile extends Blob {
-  #url;
+  #part;
   #size;
   /** The file's first bytes, with room for more after them. */
   #bytes = new Uint8Array(BLOCK);
@@ -84,22 +146,22 @@ class RemoteFile extends Blob {
   /** Why the file cannot be read. @type {PlumbError | undefined} */
   failure;
 
-  /** @param {string} url @param {Response} response  the answer to the request for the first block */
-  constructor(url, response) {
+  /** @param {UrlPart} part @param {Response} response  the answer to the request for the first block */
+  constructor(part, response) {
     super();
-    this.#url = url;
+    this.#part = part;
     const range = /^bytes 0-\d+\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
     if (response.status === 206 && range === undefined) {
-      throw ioError(url, 'the server answered 206 without Content-Range');
+      throw ioError(part, 'the server answered 206 without Content-Range');
     }
     this.#size = Number(range ?? response.headers.get('Content-Length') ?? UNKNOWN);
     if (response.status !== 206) this.#reader = response.body?.getReader();
   }
 
-  /** @param {string} url @returns {Promise<RemoteFile>} */
-  static async open(url) {
-    const response = await requestRange(url, 0, BLOCK);
-    const file = new RemoteFile(url, response);
+  /** @param {UrlPart} part @returns {Promise<RemoteFile>} */
+  static async open(part) {
+    const response = await requestRange(part, 0, BLOCK);
+    const file = new RemoteFile(part, response);
     if (!file.#reader) await file.#addBody(response, BLOCK);
     return file;
   }
@@ -118,7 +180,7 @@ class RemoteFile extends Blob {
       while (this.#length < to && await this.#readMore());
       return this.#bytes.slice(from, Math.min(to, this.#length)).buffer;
     } catch (error) {
-      this.failure = error instanceof PlumbError ? error : ioError(this.#url, reasonOf(error));
+      this.failure = error instanceof PlumbError ? error : ioError(this.#part, reasonOf(error));
       throw error;
     }
   }
@@ -153,7 +215,7 @@ class RemoteFile extends Blob {
     const start = this.#length;
     for await (const bytes of /** @type {AsyncIterable<Uint8Array>} */ (/** @type {unknown} */ (body ?? []))) {
       if (this.#length + bytes.length > start + limit) {
-        throw ioError(this.#url, `the server sends more than the ${limit} bytes requested from byte ${start}`);
+        throw ioError(this.#part, `the server sends more than the ${limit} bytes requested from byte ${start}`);
       }
       this.#append(bytes);
     }
@@ -161,10 +223,10 @@ class RemoteFile extends Blob {
 
   /** @param {number} at */
   async #requestBlock(at) {
-    const response = await requestRange(this.#url, at, at + BLOCK);
+    const response = await requestRange(this.#part, at, at + BLOCK);
     const range = response.headers.get('Content-Range') ?? '';
     if (response.status !== 206 || !range.startsWith(`bytes ${at}-`) || !range.endsWith(`/${this.#size}`)) {
-      throw ioError(this.#url, `the server answered ${response.status} ${range} to a request for bytes from ${at}`);
+      throw ioError(this.#part, `the server answered ${response.status} ${range} to a request for bytes from ${at}`);
     }
     await this.#addBody(response, BLOCK);
   }
@@ -174,18 +236,28 @@ class RemoteFile extends Blob {
   }
 }
 
-/** @param {string} url @param {string} what */
-const ioError = (url, what) => new PlumbError('PLUMB_ERROR_IO', `${url}: ${what}`, { url });
+/** @param {UrlPart} part @param {string} what @param {object} [details] */
+const ioError = ({ name }, what, details) => new PlumbError('PLUMB_ERROR_IO', `${name}: ${what}`,
+  { url: name, ...details });
 
-/** @param {string} url @param {number} from @param {number} to */
-async function requestRange(url, from, to) {
+/** @param {UrlPart} part @param {number} from @param {number} to */
+async function requestRange(part, from, to) {
   const headers = { Range: `bytes=${from}-${to - 1}`, 'Accept-Encoding': 'identity' };
-  const response = await fetch(url, { headers }).catch(error => { throw ioError(url, reasonOf(error)); });
-  if (!response.ok) throw ioError(url, `the server answered ${response.status}`);
+  const response = await send(part, { headers }).catch(error => { throw ioError(part, reasonOf(error)); });
+  const { ok, status } = response;
+  if (!ok) {
+    throw ioError(part, `the server answered ${status}`, { status, code: response.headers.get('X-Error-Code') });
+  }
   return response;
 }
 
-/** Runs inspect with URLs among its files.  The C program reads only their headers.
+/** Opens what is at a server, of a split model the first part. @param {string} word */
+async function openRemote(word) {
+  const resolved = await resolve(word, places), [{ part }] = resolved.parts;
+  return RemoteFile.open(/** @type {UrlPart} */ (part)).catch(error => { throw explained(error, resolved, places); });
+}
+
+/** Runs inspect with URLs or names among its files.  The C program reads only their headers.
  * @param {string[]} words  of the command @returns {Promise<number>} the exit code */
 export async function inspect(words) {
   watchOutput(() => {});
@@ -195,10 +267,11 @@ export async function inspect(words) {
   const remote = [];
   try {
     for (const word of words.filter(word => !word.startsWith('-'))) {
-      const copy = isUrl(word) ? await Plumb.openCached(word).catch(() => undefined)
+      const isAway = isRemote(word, places);
+      const copy = isAway ? await Plumb.openCached(word).catch(() => undefined)
         : await openAsBlob(word).catch(() => undefined);   // the C program reports why it cannot be opened
       if (copy) files[word] = copy;
-      else if (isUrl(word)) remote.push(/** @type {RemoteFile} */ (files[word] = await RemoteFile.open(word)));
+      else if (isAway) remote.push(/** @type {RemoteFile} */ (files[word] = await openRemote(word)));
     }
     const { code, out, err } = await Plumb.command(['inspect', ...words], { files });
     const failure = remote.find(file => file.failure)?.failure;
@@ -210,6 +283,3 @@ export async function inspect(words) {
     await Promise.all(remote.map(file => file.end()));
   }
 }
-
-/** @param {string} word */
-const isUrl = word => /^https?:\/\//i.test(word);

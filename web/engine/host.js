@@ -26,6 +26,8 @@ import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
 
 /** Milliseconds of loading after which the host yields to the event loop. */
 const SLICE = 30;
+/** Bytes of a copy that are read at once after its header. */
+const COPIED = 1 << 20;
 /** Tokens that a trace feeds at once.  Each takes about 40 ms, and an abort waits for all of them. */
 const TRACED = 8;
 /** Bytes of sessions outside of the engine's memory from which on caches are dropped and not moved there. */
@@ -356,26 +358,21 @@ class HostedSession {
 /** The first calls. @param {Host} host @param {Platform} platform @returns {Methods} */
 const opening = (host, platform) => ({
   /** @param {import('../loader/parts.js').LoadArgs & SessionArgs} args */
-  async load(args, call) {
-    const parts = new Parts(args, call, platform);
-    try {
-      const variant = await Promise.race([call.pull('module'), parts.aborted]);
-      for (;;) {
-        try {
-          const { contextLength, precision, kvType, snapshots, reserve = true } = args;
-          host.sessionGrows = !reserve;
-          host.sessionArgs = { contextLength, precision, kvType, snapshots };
-          return await build(host.hosted, variant, parts, args, call);
-        } catch (thrown) {
-          const error = await parts.findCause(host.hosted.asMemoryError(thrown, parts.meter.total));
-          await host.hosted.free();
-          if (!await parts.prepareRetry(error)) throw error;
-        }
-      }
-    } catch (error) {
-      await parts.abandon(error);
-      return host.fail(error);
-    }
+  load(args, call) {
+    return passes(host, new Parts(args, call, platform), call, (parts, variant) => {
+      const { contextLength, precision, kvType, snapshots, reserve = true } = args;
+      host.sessionGrows = !reserve;
+      host.sessionArgs = { contextLength, precision, kvType, snapshots };
+      return build(host.hosted, variant, parts, args, call);
+    });
+  },
+  /** Reads the parts for their copies alone. @param {import('../loader/parts.js').LoadArgs} args */
+  pull(args, call) {
+    return passes(host, new Parts(args, call, platform), call, async (parts, variant) => {
+      const engine = await host.hosted.create(variant, call.signal);
+      await copyParts(engine, parts, call.signal);
+      await host.hosted.free();
+    });
   },
   /** @param {import('./preflight.js').PreflightArgs} args */
   async preflight(args, call) {
@@ -403,6 +400,64 @@ const opening = (host, platform) => ({
     }
   },
 });
+
+/** Reads all parts of a model, with a new engine each time, until that succeeds or another time is of no use.
+ * @template T @param {Host} host @param {Parts} parts @param {Call} call
+ * @param {(parts: Parts, variant: Variant) => Promise<T>} read @returns {Promise<T>} */
+async function passes(host, parts, call, read) {
+  const { hosted } = host;
+  try {
+    const variant = await Promise.race([call.pull('module'), parts.aborted]);
+    for (;;) {
+      try {
+        return await read(parts, variant);
+      } catch (thrown) {
+        const error = await parts.findCause(hosted.asMemoryError(thrown, parts.meter.total));
+        await hosted.free();
+        if (!await parts.prepareRetry(error)) throw error;
+      }
+    }
+  } catch (error) {
+    await parts.abandon(error);
+    return host.fail(error);
+  }
+}
+
+/** Reads all parts so that their copies are written or verified.  The engine only reads the headers, so that a file
+ * that is no model is found.
+ * @param {Engine} engine @param {Parts} parts @param {AbortSignal} signal */
+async function copyParts(engine, parts, signal) {
+  engine.headersOnly();
+  const rest = new Uint8Array(COPIED), isOne = parts.parts.length === 1;
+  // Only the first file is checked: pieces of one file have no header of their own.
+  let checks = true, first = true, at = 0;
+  /** Whether the model may have more bytes.  If there is one file, they end with its last tensor. */
+  const continues = () => !isOne || !engine.hasHeader
+    || at < (header ??= at) + engine.types().reduce((sum, { bytes }) => sum + bytes, 0);
+  /** About how many bytes the header has. @type {number | undefined} */
+  let header;
+  for await (const _ of parts.read({
+    begin(size) {
+      checks = first;
+      if (first) engine.begin(isOne ? size : undefined);
+      first = false;
+    },
+    fill: put => checks && engine.needsBytes ? engine.fill(put) : put(rest),
+    write(chunk) {
+      if (checks && engine.needsBytes) engine.write(chunk);
+      at += chunk.length;
+      return continues();
+    },
+    digest: engine.digest,
+  })) {
+    await yieldToEventLoop();
+    signal.throwIfAborted();
+  }
+  if (!engine.hasHeader) throw new PlumbError('PLUMB_ERROR_TRUNCATED', 'the file ends in its header');
+  const [warning] = parts.warnings;
+  if (warning) throw new PlumbError('PLUMB_ERROR_IO', warning.message);
+  parts.meter.emit('ready');
+}
 
 /** Creates an engine and loads the model into it. @param {HostedEngine} hosted @param {Variant} variant
  * @param {Parts} parts @param {SessionArgs} args @param {Call} call */

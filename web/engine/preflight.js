@@ -5,6 +5,7 @@ import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { Download } from '../loader/download.js';
 import { sum } from '../loader/progress.js';
+import { pulledFetch } from '../loader/request.js';
 import { read } from '../loader/source.js';
 import { Damaged, Sums } from '../loader/sums.js';
 import { INITIAL, PAGE } from './instance.js';
@@ -59,7 +60,7 @@ const MEASURE = 500, PROMPT = 64;
  * @property {import('../loader/source.js').Platform} platform
  * @property {import('../base/protocol.js').Call} call */
 
-/** @typedef {{parts: import('../loader/source.js').Part[], measure: boolean}
+/** @typedef {{parts: import('../loader/source.js').Part[], measure: boolean, fetches?: boolean}
  *   & import('./engine.js').SessionArgs} PreflightArgs */
 
 /** @param {Work} work @param {PreflightArgs} args
@@ -73,7 +74,7 @@ export async function preflight(work, args) {
   const copy = { check: async () => {} };
   try {
     engine.headersOnly();
-    await readHeaders(engine, args.parts, plan, copy, platform, call);
+    await readHeaders(engine, args, plan, copy, platform, call);
     describe(engine, plan);
     await yieldToEventLoop();
     room = engine.rehearse();
@@ -110,19 +111,19 @@ const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this mach
  * A part that comes from a copy brings the digests of its chunks (sums.js).  A chunk can only be verified when all of
  * it has been read, but the engine gets its bytes before that.  So if the engine refuses bytes, copy.check reads the
  * rest of the chunk, and throws Damaged if its digest is wrong.
- * @param {import('./engine.js').Engine} engine @param {import('../loader/source.js').Part[]} parts
+ * @param {import('./engine.js').Engine} engine @param {PreflightArgs} args
  * @param {Preflight} plan @param {{check: () => Promise<void>}} copy
  * @param {import('../loader/source.js').Platform} platform @param {import('../base/protocol.js').Call} call */
-async function readHeaders(engine, parts, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
-  const sizes = parts.map(({ size }) => size), { signal } = call;
+async function readHeaders(engine, { parts, fetches }, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
+  const sizes = parts.map(({ size }) => size), { signal } = call, fetch = fetches ? pulledFetch(call) : undefined;
   // If there are several parts, the engine gets no size, which would be that of all parts from this one on: they may be
   // pieces of one file, whose header announces more bytes than the first piece has.
   const begin = (/** @type {number | undefined} */ size) => engine.begin(parts.length === 1 ? size : undefined);
   for (const [i, part] of parts.entries()) {
     if (part.kind === 'url') {
       // checked: the ranges are joined even if nothing proves that they are of one file, unless something disproves it.
-      const download = new Download(part.url, {
-        signal, pause, silence, oneBuffer, range: FIRST_BYTES, checked: true, cache: 'default',
+      const download = new Download(part, {
+        signal, pause, silence, oneBuffer, range: FIRST_BYTES, checked: true, cache: 'default', fetch,
       });
       try {
         await download.open(0);
@@ -198,7 +199,7 @@ function planMemory(engine, plan, memoryLimit, weightsFit, args) {
 }
 
 /** @returns {number | undefined}  in bytes */
-function deviceMemory() {
+export function deviceMemory() {
   const { deviceMemory } = /** @type {{deviceMemory?: number}} */ (globalThis.navigator ?? {});
   return deviceMemory === undefined ? undefined : deviceMemory * 2 ** 30;
 }

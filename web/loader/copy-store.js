@@ -1,5 +1,5 @@
 /* Copies of models' files on this machine, in a folder of the host (browser/opfs.js, node/cache-folder.js).  The folder
- * has these files for each URL; NAME is the sha256 of the URL:
+ * has these files for each URL; NAME is the sha256 of the copy's name, which is the URL, or a cacheKey (secrets.js):
  *
  *   NAME.gguf   the complete file; in a browser also an incomplete one.  In Node an incomplete one has another name
  *   NAME.json   Meta; written before the first byte, after the last one, and after each load of the complete file
@@ -15,6 +15,8 @@ import { PlumbError, reasonOf } from '../base/errors.js';
 import { hex } from '../base/hex.js';
 import { Busy } from './busy.js';
 import { sum } from './progress.js';
+import { copyName, shownUrl } from './secrets.js';
+import { firstOf } from './source.js';
 import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file
@@ -51,9 +53,10 @@ import { parseSlots, parseSums } from './sums.js';
  * @property {(name: string, startThread?: () => import('../base/protocol.js').WorkerLike) => Promise<Lock>} lock  locks
  *   a copy, by its NAME; throws Busy
  * @property {(name: string) => Promise<boolean>} remove  removes a copy; returns whether there was one; throws Busy
- * @property {() => Promise<number>} room  how many bytes can still be written */
+ * @property {() => Promise<number>} room  how many bytes can still be written
+ * @property {() => Promise<number>} limit  how many bytes all copies may take; Infinity: any number */
 /** @typedef {object} Meta
- * @property {string} url
+ * @property {string} url  the name of the copy: a URL, with a hash in the place of its query, or a cacheKey
  * @property {boolean} complete
  * @property {number} lastUsed  milliseconds since 1970
  * @property {number} [size]  of the complete file, in bytes; always present if `complete` is true
@@ -115,8 +118,10 @@ export class Store {
     try {
       return await folder.remove(name);
     } catch (error) {
-      if (!(error instanceof Busy)) throw failure(`${url}: the copy cannot be removed`, error);
-      throw new PlumbError('PLUMB_ERROR_STATE', `${url}: the copy cannot be removed: ${error.message}`, { url });
+      const shown = shownUrl(url);
+      if (!(error instanceof Busy)) throw failure(`${shown}: the copy cannot be removed`, error);
+      throw new PlumbError('PLUMB_ERROR_STATE', `${shown}: the copy cannot be removed: ${error.message}`,
+        { url: shown });
     }
   }
 
@@ -126,7 +131,7 @@ export class Store {
     const folder = await this.#folder();
     if (!folder) return undefined;
     const name = await nameOf(url);
-    const meta = parse(await folder.text(`${name}.json`).catch(() => undefined), url);
+    const meta = parse(await folder.text(`${name}.json`).catch(() => undefined), await copyName(url));
     const blob = meta?.complete ? await folder.file(`${name}.gguf`).catch(() => undefined) : undefined;
     return blob && blob.size === meta?.size ? { blob, sums: sumsOf(meta) } : undefined;
   }
@@ -137,7 +142,7 @@ export class Store {
    * @returns {Promise<Copy>}  rejects with the reason if no copy can be kept */
   async take(url, startThread) {
     const folder = await this.open(), name = await nameOf(url);
-    const copy = new Copy(this, folder, name, { url, complete: false, lastUsed: 0 }, startThread);
+    const copy = new Copy(this, folder, name, { url: await copyName(url), complete: false, lastUsed: 0 }, startThread);
     if (await copy.findWhole()) return copy;
     if (!folder.writes) throw new ReadOnly();
     const lock = await folder.lock(name, startThread);
@@ -148,6 +153,33 @@ export class Store {
       throw error;
     }
     return copy;
+  }
+
+  /** Removes whole models, those that were not used for longest first, until a copy may have `need` more bytes.  Does
+   * nothing if the folder has no limit.  Throws, and removes nothing, if there is not enough to remove.
+   * @param {Folder} folder @param {string} url  of the copy; the other parts of its model stay
+   * @param {number} need  in bytes */
+  async makeRoom(folder, url, need) {
+    const limit = await folder.limit();
+    if (limit === Infinity) return;
+    const copies = await this.list(), used = sum(copies.map(({ bytes }) => bytes)) ?? 0;
+    let excess = used + need - Math.min(limit, used + await folder.room());
+    if (excess <= 0) return;
+    /** @type {Map<string, Cached[]>} */
+    const models = new Map();   // in the order of the list: the most recently used one first
+    for (const copy of copies) models.set(firstOf(copy.url), [...models.get(firstOf(copy.url)) ?? [], copy]);
+    models.delete(firstOf(url));
+    const others = [...models.values()].reverse().map(parts =>
+      ({ parts, bytes: sum(parts.map(({ bytes }) => bytes)) ?? 0 }));
+    const tooLittle = () =>
+      new Error(`it needs ${megabytes(need)}, but the copies of all models may take only ${megabytes(limit)}`);
+    if (others.reduce((sum, { bytes }) => sum + bytes, 0) < excess) throw tooLittle();
+    for (const { parts, bytes } of others) {
+      if (excess <= 0) break;
+      const removed = await Promise.all(parts.map(part => this.remove(part.url).catch(() => false)));
+      if (removed.every(Boolean)) excess -= bytes;   // otherwise another process is using it
+    }
+    if (excess > 0) throw tooLittle();
   }
 
   async #folder() { return this.open().catch(() => undefined); }
@@ -255,7 +287,9 @@ export class Copy {
     if (at === 0) this.sums = [];
     this.#size = size;
     await lock.begin(at);   // before the room is measured, because this removes the old bytes
-    const need = (size ?? 0) - at, room = await this.folder.room();
+    const need = (size ?? 0) - at;
+    await this.store.makeRoom(this.folder, url, need);
+    const room = await this.folder.room();
     if (need > room) throw new Error(await this.#shortage(`there is room for ${megabytes(Math.max(0, room))}`, need));
     await this.#writeMeta();
     try {
@@ -313,6 +347,8 @@ export class Copy {
       } catch (error) {
         throw await this.#writeError(error);
       }
+      // If the size was not known before, the copies may take too much now.
+      if (this.#size === undefined) await this.store.makeRoom(this.folder, this.meta.url, 0).catch(() => {});
     } else if (this.folder.writes && await this.#isSame()) {   // nobody else has replaced the copy
       await this.#writeMeta();
     }
@@ -359,7 +395,8 @@ const sumsOf = ({ sums, size = 0 }) => sums === undefined ? undefined : parseSum
 
 /** The NAME of the files of a URL's copy. @param {string} url */
 async function nameOf(url) {
-  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url))));
+  const text = new TextEncoder().encode(await copyName(url));
+  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', text)));
 }
 
 /** The Meta in a text, or undefined if it is invalid. @param {string | undefined} text

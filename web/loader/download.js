@@ -7,6 +7,7 @@
  * Range does not. */
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { corsProblem, noConnection, webPage } from './fetch-errors.js';
+import { send } from './request.js';
 import { streamChunks } from './stream.js';
 
 /** RETRIES: after this many retries in a row that bring no new byte, the download fails.  Before the first one it waits
@@ -38,6 +39,7 @@ const SILENCE = 30000;
  * @property {number} [range]  only in a preflight, which reads the beginning of a file and keeps no copy: how many
  *   bytes the first request asks for.  Each further request asks for as many as have arrived.  A response is not read
  *   beyond the range that was requested, and failures are forgotten only after this many new bytes
+ * @property {import('./request.js').Fetch} [fetch]  used in the place of fetch
  * @property {boolean} [oneBuffer]  as in Platform */
 
 /** The load must start over: the bytes so far may be of another file than the rest, or the copy cannot be used. */
@@ -69,9 +71,11 @@ export class Download {
   #pause;
   #silence;
 
-  /** @param {string} url @param {DownloadOptions} options */
-  constructor(url, options) {
-    this.url = url;
+  /** @param {import('./request.js').Target & {name: string}} file  name: what messages show of its URL
+   * @param {DownloadOptions} options */
+  constructor(file, options) {
+    this.file = file;
+    this.name = file.name;
     this.options = options;
     this.#pause = options.pause ?? pause;
     this.#silence = options.silence ?? pause;
@@ -114,14 +118,14 @@ export class Download {
    * loop reads one response until it ends or breaks, and then requests what is missing. */
   async *chunks() {
     const { signal, oneBuffer, range } = this.options;
-    const { url, facts } = this, least = range ?? 1;
+    const { name, facts } = this, least = range ?? 1;
     for (;;) {
       const response = /** @type {Response} */ (this.#response), start = this.at;
       let reason = 'the connection was closed';
       try {
         let first = this.at === 0;
         for await (let chunk of response.body ? streamChunks(response.body, oneBuffer, this.#watch) : []) {
-          if (first) checkKind(url, response, chunk);
+          if (first) checkKind(name, response, chunk);
           first = false;
           const skipped = Math.min(this.#skip, chunk.length);
           this.#skip -= skipped;
@@ -129,8 +133,8 @@ export class Download {
           chunk = chunk.subarray(skipped, range && skipped + this.#end - this.at);
           const limit = Math.min(facts.certain && facts.size !== undefined ? facts.size : Infinity, this.#end);
           if (this.at + chunk.length > limit) {
-            throw new PlumbError('PLUMB_ERROR_IO', `${url}: the server sends more than the ${limit} bytes that it `
-              + 'announced', { url, total: limit });
+            throw new PlumbError('PLUMB_ERROR_IO', `${name}: the server sends more than the ${limit} bytes that it `
+              + 'announced', { url: name, total: limit });
           }
           if (chunk.length === 0) continue;
           this.at += chunk.length;
@@ -146,8 +150,8 @@ export class Download {
         const mayFollow = this.#end < Infinity && (range || this.at < (facts.size ?? Infinity));
         const missing = this.#skip > 0 || (isSizeKnown ? this.at < Number(facts.size) : mayFollow);
         if (!missing && this.at === 0) {
-          throw new PlumbError('PLUMB_ERROR_TRUNCATED', `${url}: the server sent an empty file, not a GGUF file`,
-            { url, bytes: 0 });
+          throw new PlumbError('PLUMB_ERROR_TRUNCATED', `${name}: the server sent an empty file, not a GGUF file`,
+            { url: name, bytes: 0 });
         }
         if (!missing) return;
       } catch (error) {
@@ -163,7 +167,7 @@ export class Download {
       if (this.at > 0 && !this.#resumable(facts)) throw this.#notResumable();
       const next = await this.#fetch();
       const problem = !this.#isPositionKnown(next) ? this.#unknownPosition(next).message
-        : !this.#same(next) ? `${url}: the file has changed` : undefined;
+        : !this.#same(next) ? `${name}: the file has changed` : undefined;
       if (problem !== undefined) {
         drop(next);
         throw new StartOver(problem);
@@ -191,14 +195,14 @@ export class Download {
   #notResumable() {
     const why = this.#encoding === undefined ? 'nothing shows that the file is unchanged'
       : `its bytes are encoded (Content-Encoding: ${this.#encoding}), so no range of the file can be requested`;
-    return new StartOver(`${this.url}: the download cannot be resumed: ${why}`);
+    return new StartOver(`${this.name}: the download cannot be resumed: ${why}`);
   }
 
   /** Requests the bytes from `at` on, again and again until there is a response that can be used.  Throws if a retry is
    * of no use, or if there were too many.
    * @param {boolean} [whole]  as in open @returns {Promise<Response>}  with status 200, 206, 304 or 416 */
   async #fetch(whole = false) {
-    const { url, at, options: { signal, cache, range } } = this;
+    const { file, name, at, options: { signal, cache, range, fetch } } = this, { url } = file;
     for (;;) {
       signal.throwIfAborted();
       const request = this.#request = new AbortController();
@@ -206,11 +210,13 @@ export class Download {
       /** @type {Response} */
       let response;
       try {
-        response = await this.#watch(fetch(url, { signal: request.signal, cache, headers: this.#headers(whole) }));
+        const init = { signal: request.signal, cache, headers: this.#headers(whole) };
+        response = await this.#watch(send(file, init, fetch));
       } catch (error) {
         signal.throwIfAborted();
-        const cors = this.#hasAnswered ? undefined : await corsProblem(url, signal);
-        const problem = new PlumbError('PLUMB_ERROR_IO', `${url}: ${cors ?? noConnection(url, error)}`, { url });
+        const cors = this.#hasAnswered || fetch ? undefined : await corsProblem(url, signal);
+        const problem = new PlumbError('PLUMB_ERROR_IO', `${name}: ${cors ?? noConnection(url, error)}`,
+          { url: name });
         // The first time it may still have been a connection that broke.
         if (cors !== undefined && this.#failures > 0) throw problem;
         await this.#failed(at > 0 && cors === undefined ? this.#broken(reasonOf(error)) : problem);
@@ -221,14 +227,16 @@ export class Download {
       const [, start] = /^bytes (\d+)-\d+\/(?:\d+|\*)$/.exec(part ?? '') ?? [];
       if (status === 206 && part !== null && Number(start) !== at) {
         drop(response);
-        throw new PlumbError('PLUMB_ERROR_IO', `${url}: requested the bytes from ${at} on, but the server answered `
-          + `with "Content-Range: ${part}"`, { url, bytes: at });
+        throw new PlumbError('PLUMB_ERROR_IO', `${name}: requested the bytes from ${at} on, but the server answered `
+          + `with "Content-Range: ${part}"`, { url: name, bytes: at });
       }
       const partial = (at > 0 || range) && (status === 206 || status === 416);
       if (status === 200 || partial || status === 304 && whole) return response;
       drop(response);
+      const code = response.headers.get('X-Error-Code') ?? undefined;   // the hub's
       const error = new PlumbError('PLUMB_ERROR_IO',
-        `${url}: the server answered ${`${status} ${response.statusText}`.trim()}`, { url, status });
+        `${name}: the server answered ${`${status} ${response.statusText}`.trim()}`,
+        { url: name, status, ...code !== undefined && { code } });
       if (status !== 408 && status !== 429 && status < 500) throw error;
       await this.#failed(error, retryAfter(response));
     }
@@ -252,7 +260,7 @@ export class Download {
 
   /** @param {boolean} whole  as in open */
   #headers(whole) {
-    const { url, at, facts, options: { range } } = this;
+    const { file: { url }, at, facts, options: { range } } = this;
     const etag = strong(facts.etag), { lastModified } = facts;
     /** @type {Record<string, string>} */
     const headers = range ? { Range: `bytes=${at}-${this.#rangeEnd() - 1}` } : at > 0 ? { Range: `bytes=${at}-` } : {};
@@ -268,7 +276,7 @@ export class Download {
    * @param {PlumbError} error @param {number} [minWait]  milliseconds that the server asks for */
   async #failed(error, minWait = 0) {
     const { signal, onWait } = this.options;
-    if (!/^https?:/.test(this.url)) throw error;   // another fetch of a data: or blob: URL does not help
+    if (!/^https?:/.test(this.file.url)) throw error;   // another fetch of a data: or blob: URL does not help
     const retries = this.#hasAnswered ? RETRIES : RETRIES_NO_RESPONSE;
     if (++this.#failures > retries) {
       error.message += ` (${retries} retries failed)`;
@@ -282,10 +290,10 @@ export class Download {
 
   /** @param {string} reason */
   #broken(reason) {
-    const { url, at, facts: { size } } = this;
+    const { name, at, facts: { size } } = this;
     const total = size === undefined ? '' : ` of ${size}`;
-    return new PlumbError('PLUMB_ERROR_IO', `${url}: the download stopped after ${at}${total} bytes: ${reason}`,
-      { name: url, bytes: at, ...size !== undefined && { total: size } });
+    return new PlumbError('PLUMB_ERROR_IO', `${name}: the download stopped after ${at}${total} bytes: ${reason}`,
+      { name, bytes: at, ...size !== undefined && { total: size } });
   }
 
   /** Whether it is known which bytes of the file a response has.  A 206 must say in its Content-Range that they are
@@ -307,11 +315,11 @@ export class Download {
 
   /** The error for a response that #isPositionKnown refuses. @param {Response} response */
   #unknownPosition(response) {
-    const { url, at } = this, encoding = encodingOf(response);
+    const { name, at } = this, encoding = encodingOf(response);
     const how = encoding === undefined ? 'without a "Content-Range" that says which bytes it sends'
       : `with encoded bytes (Content-Encoding: ${encoding})`;
-    return new PlumbError('PLUMB_ERROR_IO', `${url}: requested the bytes from ${at} on, but the server answered 206 `
-      + how, { url, bytes: at });
+    return new PlumbError('PLUMB_ERROR_IO', `${name}: requested the bytes from ${at} on, but the server answered 206 `
+      + how, { url: name, bytes: at });
   }
 
   /** Whether a response is of the file that the facts describe.  A 416 is of it if the known file ends at `at`.  For
@@ -394,12 +402,12 @@ export class Download {
 
 /** Throws if a response is a web page, because the engine would only say that it is not a GGUF file.  0x47 is 'G', the
  * first byte of such a file.
- * @param {string} url @param {Response} response @param {Uint8Array} chunk  the first one */
-function checkKind(url, response, chunk) {
+ * @param {string} name @param {Response} response @param {Uint8Array} chunk  the first one */
+function checkKind(name, response, chunk) {
   const problem = chunk[0] === 0x47 ? undefined : webPage(response, 'a GGUF file');
   if (problem === undefined) return;
-  throw new PlumbError('PLUMB_ERROR_MAGIC', `${url}: ${problem}`,
-    { url, type: response.headers.get('Content-Type') ?? '' });
+  throw new PlumbError('PLUMB_ERROR_MAGIC', `${name}: ${problem}`,
+    { url: name, type: response.headers.get('Content-Type') ?? '' });
 }
 
 /** The number of bytes in a header, or undefined if it has none. @param {string | null | undefined} text */
@@ -422,14 +430,14 @@ function encodingOf({ headers }) {
 
 /** How long the server asks to wait: Retry-After is a number of seconds or a date.
  * @param {Response} response @returns {number}  milliseconds */
-function retryAfter({ headers }) {
+export function retryAfter({ headers }) {
   const text = headers.get('Retry-After') ?? '';
   const ms = /^\d+$/.test(text) ? 1000 * Number(text) : Date.parse(text) - Date.now();
   return ms > 0 ? ms : 0;
 }
 
 /** Waits; rejects when the signal is aborted meanwhile. @type {NonNullable<DownloadOptions['pause']>} */
-const pause = (ms, signal) => new Promise((resolve, reject) => {
+export const pause = (ms, signal) => new Promise((resolve, reject) => {
   const done = () => {
     clearTimeout(timer);
     signal.removeEventListener('abort', done);

@@ -1,6 +1,7 @@
 /* The type of the options of Plumb.load; options.js checks them. */
 
-/** @typedef {object} LoadOptions
+/** @typedef {import('./request.js').RequestOptions & OwnLoadOptions} LoadOptions */
+/** @typedef {object} OwnLoadOptions
  * @property {number | 'auto'} [threads]  1 to 64; default 'auto': one for each processor, at most 8.  If two processors
  *   share a core, half as many threads may be as fast.  A browser allows more than one only on pages that are
  *   cross-origin isolated, and only if the engine runs in a worker
@@ -40,7 +41,8 @@
  * @property {LoadedAdapter[]} [adapters]  LoRAs and control vectors to load behind the model and to use; see
  *   model.setAdapters */
 
-/** @typedef {object} AdapterOptions  as in Plumb.load
+/** @typedef {import('./request.js').RequestOptions & OwnAdapterOptions} AdapterOptions  as in Plumb.load */
+/** @typedef {object} OwnAdapterOptions
  * @property {AbortSignal} [signal]
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
  * @property {import('./download.js').CacheMode} [cache]

@@ -6,6 +6,7 @@ import { hex } from '../base/hex.js';
 import { sha256 as hasher } from '../dist/vendor/noble-hashes/sha2.js';
 import { StartOver } from './download.js';
 import { Meter, sum } from './progress.js';
+import { pulledFetch } from './request.js';
 import { read } from './source.js';
 import { UrlFile } from './url-file.js';
 
@@ -19,7 +20,8 @@ const MAX_SIZE_REQUESTS = 5;
 /** @typedef {object} LoadArgs
  * @property {import('./source.js').Part[]} parts
  * @property {import('./download.js').CacheMode} [cache]
- * @property {(string | undefined)[]} [sha256]  of each part, in lowercase hex digits */
+ * @property {(string | undefined)[]} [sha256]  of each part, in lowercase hex digits
+ * @property {boolean} [fetches]  whether the caller has given a function in the place of fetch */
 /** @typedef {{code: 'threads' | 'module' | 'cache' | 'context', message: string}} Warning  what does not run as
  *   requested */
 
@@ -36,7 +38,7 @@ export class Parts {
 
   /** @param {LoadArgs} args @param {import('../base/protocol.js').Call} call
    * @param {import('./source.js').Platform} platform */
-  constructor({ parts, cache, sha256 = [] }, call, platform) {
+  constructor({ parts, cache, sha256 = [], fetches }, call, platform) {
     this.parts = parts;
     this.call = call;
     this.platform = platform;
@@ -52,10 +54,10 @@ export class Parts {
       call.signal.addEventListener('abort', abort);
     });
     this.aborted.catch(() => {});
-    const { store, pause, silence, oneBuffer, startThread } = platform;
+    const { store, pause, silence, oneBuffer, startThread } = platform, fetch = fetches ? pulledFetch(call) : undefined;
     /** For each part that is a URL, its file; undefined for the others. */
-    this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part.url, {
-      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, pause, silence, oneBuffer, startThread,
+    this.files = parts.map((part, i) => part.kind !== 'url' ? undefined : new UrlFile(part, {
+      signal: this.#end.signal, mode: cache, sha256: sha256[i], store, pause, silence, oneBuffer, startThread, fetch,
       onWait: attempt => this.meter.emit('wait', attempt),
       warn: message => void this.warnings.push({ code: 'cache', message }),
     }));
@@ -165,7 +167,7 @@ export class Parts {
     this.#sizeRequests.abort();
     for (const file of this.files) {
       // The reason need not name the URL, because the warning does.
-      if (damaged && copied(file)) await file?.close('all', reasonOf(error).replace(`${file.url}: `, ''));
+      if (damaged && copied(file)) await file?.close('all', reasonOf(error).replace(`${file.name}: `, ''));
       else await file?.close('keep');
     }
     this.meter.reset();

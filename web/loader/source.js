@@ -10,15 +10,18 @@
  *
  * Outside of linear memory, neither side ever holds a whole part, unless the caller gives it as an array. */
 import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
+import { shownUrl, urlOf } from './secrets.js';
 import { streamChunks } from './stream.js';
 
 /** @typedef {Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array> | URL
  *   | string} OneSource
  * @typedef {OneSource | OneSource[]} Source  an array: the parts of one model, in order */
-/** @typedef {{kind: 'url', name: string, size?: number, url: string}
+/** @typedef {{kind: 'url', name: string, size?: number, url: string, headers?: Record<string, string>,
+ *     credentials?: RequestCredentials, copy?: string}
  *   | {kind: 'blob', name: string, size: number, blob: Blob, sums?: string[]}
  *   | {kind: 'file', name: string, size: number, path: string}
  *   | {kind: 'pull', name: string, size?: number, sums?: string[]}} Part  a part, which can be posted to a worker;
+ *   name: what messages show, without secrets; copy: the name of the copy, if it is not the URL;
  *   sums: the digests of a copy (sums.js), if a preflight reads the complete copy in place of its URL */
 /** @typedef {{part: Part, next?: () => Promise<Uint8Array | null>, cancel?: () => unknown}} Described
  *   next, cancel: for a pull part; they stay on the user's side */
@@ -45,6 +48,10 @@ import { streamChunks } from './stream.js';
 const PIECE = 1 << 20;
 /** Matches the name of the first file of a split model: NAME-00001-of-00003.gguf. */
 const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
+/** Matches the number of a file of a split model. */
+const NUMBER = /-\d{5}(?=-of-\d{5}\.gguf(?:$|[?#]))/i;
+/** The name or URL that stands for all files of a split model: that of the first one. @param {string} name */
+export const firstOf = name => name.replace(NUMBER, '-00001');
 /** The most files that one name may represent. */
 const MAX_PARTS = 999;
 
@@ -53,39 +60,17 @@ const MAX_PARTS = 999;
  *   means on this host; bytes: those of a pipe or of a blob: URL
  * @property {boolean} postsBlobs  whether a Blob can be posted to a worker (in Node a Blob of a file cannot) */
 
-/** The part at a URL.  fetch refuses a URL with a user name or a password, and no message must show them.
+/** The part at a URL.  fetch refuses a URL with a user name or a password.
  * @param {string} text @param {string} [base]  to which it is relative @returns {Part & {kind: 'url'}} */
 export function urlPart(text, base) {
   const url = urlOf(text, base);
-  if (!url) throw argumentError(`${withoutPassword(text)}: this is not a URL`);
+  if (!url) throw argumentError(`${shownUrl(text)}: this is not a URL`);
   if (url.username || url.password) {
-    throw argumentError(`${withoutPassword(url.href)}: browsers and Node fetch no URL that has a user name or a `
-      + 'password; fetch the file with an Authorization header, and load the stream of the response');
+    throw argumentError(`${shownUrl(url.href)}: browsers and Node fetch no URL that has a user name or a password; `
+      + "pass them as headers: { Authorization: 'Basic ...' }");
   }
   url.hash = '';
-  return { kind: 'url', name: url.href, url: url.href };
-}
-
-/** @param {string} text @param {string} [base] */
-function urlOf(text, base) {
-  try {
-    return new URL(text, base);
-  } catch {
-    return undefined;
-  }
-}
-
-/** What precedes a user name in a text that is no URL, and all up to the last "@". */
-const CREDENTIALS = /^(\s*(?:[a-z][\w+.-]*:[/\\]*|[/\\]{2,})).*@/is;
-
-/** What a message shows of a text that may be a URL with a user name and a password.  In a text that is no URL, they
- * may be all that stands before the last "@". @param {string} text */
-function withoutPassword(text) {
-  const url = urlOf(text);
-  if (!url) return text.replace(CREDENTIALS, '$1');
-  if (!url.username && !url.password) return text;
-  url.username = url.password = '';
-  return url.href;
+  return { kind: 'url', name: shownUrl(url.href), url: url.href };
 }
 
 /** All files of a model: the name of the first file of a split model represents them all. @param {string | URL} source
@@ -94,7 +79,7 @@ export function expand(source) {
   const count = Number(SPLIT.exec(String(source))?.[1] ?? 1);
   if (count <= 1) return [source];
   if (count > MAX_PARTS) {
-    throw argumentError(`${withoutPassword(String(source))}: the name says that the model has ${count} parts; at most `
+    throw argumentError(`${shownUrl(String(source))}: the name says that the model has ${count} parts; at most `
       + `${MAX_PARTS} are loaded`, { parts: count, limit: MAX_PARTS });
   }
   return Array.from({ length: count }, (_, i) =>
@@ -102,12 +87,30 @@ export function expand(source) {
 }
 
 /** Turns a source into parts, and checks what can be checked before a byte is read.
- * @param {Source} source @param {Sites} sites @returns {Described[]} */
-export function describe(source, sites) {
+ * @param {Source} source @param {Sites} sites
+ * @param {import('./request.js').RequestOptions & {origin?: string}} [options]  origin: that of the server which gets
+ *   the headers; default: that of the first part at a URL
+ * @returns {Described[]} */
+export function describe(source, sites, { headers, credentials, cacheKey, origin } = {}) {
   const all = Array.isArray(source) ? source
     : typeof source === 'string' || source instanceof URL ? expand(source) : [source];
   if (all.length === 0) throw argumentError('Plumb.load: the array of parts is empty');
-  return all.map((one, i) => describeOne(one, all.length > 1 ? `part ${i + 1} of ${all.length}` : '', sites));
+  const described = all.map((one, i) =>
+    describeOne(one, all.length > 1 ? `part ${i + 1} of ${all.length}` : '', sites));
+  const home = origin ?? originOf(described);
+  for (const [i, { part }] of described.entries()) {
+    if (part.kind !== 'url') continue;
+    if (headers && originOf([described[i]]) === home) part.headers = Object.fromEntries(new Headers(headers));
+    if (credentials) part.credentials = credentials;
+    if (cacheKey !== undefined) part.copy = i === 0 ? cacheKey : `${cacheKey}#${i + 1}`;
+  }
+  return described;
+}
+
+/** The origin of the first part at a URL. @param {Described[]} parts */
+export function originOf(parts) {
+  const first = parts.find(({ part }) => part.kind === 'url')?.part;
+  return first?.kind === 'url' ? new URL(first.url).origin : undefined;
 }
 
 /** @param {OneSource} source @param {string} name  for error messages if the source has no name of its own; may be ''
@@ -115,7 +118,7 @@ export function describe(source, sites) {
 function describeOne(source, name, sites) {
   if (typeof source === 'string' || source instanceof URL) {
     const found = sites.locate(source);
-    return 'bytes' in found ? describeOne(found.bytes, String(source), sites) : { part: found };
+    return 'bytes' in found ? describeOne(found.bytes, shownUrl(String(source)), sites) : { part: found };
   }
   if (source instanceof Blob) {
     const own = 'name' in source ? String(source.name) : name;

@@ -4,6 +4,7 @@
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { ReadOnly } from './copy-store.js';
 import { Download, StartOver } from './download.js';
+import { send } from './request.js';
 import { readBlob, readHandle } from './source.js';
 import { Damaged, Sums } from './sums.js';
 
@@ -22,6 +23,7 @@ const MAX_BEYOND = 1 << 24;
  * @property {boolean} [oneBuffer]
  * @property {() => import('../base/protocol.js').WorkerLike} [startThread]
  * @property {(attempt: number) => void} onWait
+ * @property {import('./request.js').Fetch} [fetch]
  * @property {(message: string) => void} warn */
 
 export class UrlFile {
@@ -46,12 +48,15 @@ export class UrlFile {
   /** The same for open. @type {Promise<void> | undefined} */
   #opened;
 
-  /** @param {string} url @param {UrlOptions} options */
-  constructor(url, options) {
-    this.url = url;
+  /** @param {import('./source.js').Part & {kind: 'url'}} part @param {UrlOptions} options */
+  constructor(part, options) {
+    this.part = part;
+    /** What messages show of the URL. */
+    this.name = part.name;
+    this.size = part.size;
     this.options = options;
-    this.#keeps = Boolean(options.store) && options.mode !== 'no-store' && /^https?:/.test(url);
-    this.#download = new Download(url, {
+    this.#keeps = Boolean(options.store) && options.mode !== 'no-store' && /^https?:/.test(part.url);
+    this.#download = new Download(part, {
       ...options, checked: options.sha256 !== undefined,
       // If this load keeps a copy, the browser's own cache need not keep another.
       cache: this.#keeps ? 'no-store' : options.mode ?? 'default',
@@ -63,9 +68,9 @@ export class UrlFile {
     return this.#found ??= (async () => {
       if (!this.#keeps) return;
       try {
-        this.#copy = await /** @type {import('./copy-store.js').Store} */ (this.options.store).take(this.url,
-          this.options.startThread);
-        this.size = this.#copy.meta.size;
+        this.#copy = await /** @type {import('./copy-store.js').Store} */ (this.options.store).take(
+          this.part.copy ?? this.part.url, this.options.startThread);
+        this.size = this.#copy.meta.size ?? this.size;
       } catch (error) {
         this.#noCopy(error);
       }
@@ -75,8 +80,9 @@ export class UrlFile {
   /** The size before the file is opened: that of the copy, or else what the server says to a HEAD request. */
   async guess() {
     await this.find();
-    if (this.size !== undefined || !/^https?:/.test(this.url)) return this.size;
-    const { ok, headers } = await fetch(this.url, { method: 'HEAD', signal: this.options.signal, cache: 'no-store' });
+    if (this.size !== undefined || !/^https?:/.test(this.part.url)) return this.size;
+    const { signal, fetch } = this.options;
+    const { ok, headers } = await send(this.part, { method: 'HEAD', signal, cache: 'no-store' }, fetch);
     const length = headers.get('Content-Encoding') ? null : headers.get('Content-Length');
     return ok && length !== null ? Number(length) : undefined;
   }
@@ -152,8 +158,8 @@ export class UrlFile {
       if (beyond > MAX_BEYOND) {
         await this.#drop(new Error('the server sends more bytes than the model has'));
         if (!hash) return;
-        throw new PlumbError('PLUMB_ERROR_IO', `${this.url}: the server sends more than ${MAX_BEYOND} bytes after `
-          + 'the end of the model, so the checksum of the file cannot be computed', { url: this.url });
+        throw new PlumbError('PLUMB_ERROR_IO', `${this.name}: the server sends more than ${MAX_BEYOND} bytes after `
+          + 'the end of the model, so the checksum of the file cannot be computed', { url: this.name });
       }
     }
   }
@@ -170,7 +176,7 @@ export class UrlFile {
     };
     try {
       yield* reader ? readHandle(engine, reader, this.local, all)
-        : readBlob(engine, /** @type {Blob} */ (blob), this.url, this.options.oneBuffer, all);
+        : readBlob(engine, /** @type {Blob} */ (blob), this.name, this.options.oneBuffer, all);
     } catch (error) {
       // These errors come from the engine, which refuses the bytes, gets no memory for them or crashes.  All others
       // count as failures of the copy.
@@ -201,12 +207,12 @@ export class UrlFile {
   async #unreadable(error) {
     if (error instanceof Damaged) this.#warnDamaged(error.message);
     await this.#remove(this.#copy);
-    return new StartOver(`${this.url}: the copy cannot be read: ${reasonOf(error)}`);
+    return new StartOver(`${this.name}: the copy cannot be read: ${reasonOf(error)}`);
   }
 
   /** Warns that the copy is damaged. @param {string} reason */
   #warnDamaged(reason) {
-    this.options.warn(`${this.url}: the copy on this machine is damaged: ${reason}; it is removed, and the file is `
+    this.options.warn(`${this.name}: the copy on this machine is damaged: ${reason}; it is removed, and the file is `
       + 'downloaded again');
   }
 
@@ -263,6 +269,6 @@ export class UrlFile {
   #noCopy(error) {
     this.#keeps = false;
     if (error instanceof ReadOnly && this.options.mode === undefined) return;   // nobody has asked for a copy
-    this.options.warn(`${this.url}: no copy is kept: ${reasonOf(error)}`);
+    this.options.warn(`${this.name}: no copy is kept: ${reasonOf(error)}`);
   }
 }

