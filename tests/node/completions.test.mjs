@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Client } from '../../web/openai/client.js';
+import { POOL } from '../../web/answers/formats.js';
 import { VERSION } from '../../web/openai/answering.js';
 import { Plumb } from '../../web/node/index.js';
 import { OpenAI } from '../../web/node/openai.js';
@@ -162,8 +163,8 @@ describe('the default model', () => {
   });
 
   test('abandoning the stream, a signal and the controller stop the engine', async t => {
-    const reasons = [], { give } = model.pool;
-    t.mock.method(model.pool, 'give', function (session, prompt) {
+    const reasons = [], { give } = model[POOL];
+    t.mock.method(model[POOL], 'give', function (session, prompt) {
       reasons.push(session.lastStats?.finishReason);
       return give.call(this, session, prompt);
     });

@@ -5,6 +5,7 @@ import { runInNewContext } from 'node:vm';
 import assert from 'node:assert/strict';
 import { Plumb } from '../../web/node/index.js';
 import { MOST_SESSIONS, SessionPool } from '../../web/api/pool.js';
+import { POOL } from '../../web/answers/formats.js';
 import { Engine } from '../../web/engine/engine.js';
 import { Session } from '../../web/engine/session.js';
 import { fails, realPath, textOf } from './helpers.mjs';
@@ -133,7 +134,7 @@ test('a session that nobody can use is freed, and that of a chat which drops tok
     await (await model.session()).feed([1, 2]);
     await model.chat({ contextEnd: 'shift' }).send('Hi', { maxTokens: 1 });
   })();
-  const given = t.mock.method(model.pool, 'give');
+  const given = t.mock.method(model[POOL], 'give');
   for (let i = 0; closed.length + given.mock.callCount() < 2 && i < 100; i++) {
     collect();
     await new Promise(resolve => { setTimeout(resolve, 10); });

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { AnswerReader } from '../../web/answers/answer.js';
-import { FORMAT } from '../../web/answers/formats.js';
+import { FORMAT, POOL } from '../../web/answers/formats.js';
 import { fails, realPath, root, textOf } from './helpers.mjs';
 import { formatOf, promptOf } from './templates.mjs';
 
@@ -273,7 +273,7 @@ describe('a model with a template that supports tools', () => {
       detokenize: { value: (...args) => model.detokenize(...args) },
       tokenize: { value: (...args) => model.tokenize(...args) },
       info: { value: () => model.info() }, [FORMAT]: { value: () => model[FORMAT]() },
-      pool: { value: { take: async () => [says], give() {} } },
+      [POOL]: { value: { take: async () => [says], give() {} } },
     });
     const { Completions } = await import('../../web/openai/completions.js');
     const completions = new Completions(async () => ({ model: says, free() {} }));

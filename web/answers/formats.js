@@ -8,6 +8,8 @@ export const FORMAT = Symbol('how the model writes its answers');
 /** The key of the method of a model that says which text of its last message a prompt ends with, so that the answer
  * goes on with it. */
 export const CONTINUED = Symbol('the text that an answer goes on with');
+/** The key of a model's Pool. */
+export const POOL = Symbol('the sessions that answer prompts');
 /** @typedef {'content' | 'reasoning_content' | undefined} Continued  undefined: none
  * @typedef {Record<typeof CONTINUED, (ids: Int32Array) => Continued>} Continuing */
 

@@ -48,8 +48,10 @@
  * @typedef {OwnGenerateOptions & import('../engine/engine.js').Sampling
  *   & import('./constraint.js').Constraint} GenerateOptions */
 /** @typedef {typeof import('./formats.js').FORMAT} FormatKey
+ * @typedef {typeof import('./formats.js').POOL} PoolKey
  * @typedef {AnsweringModel & import('./formats.js').Continuing
- *   & Record<FormatKey, () => Promise<import('./formats.js').Format>>} ChatModel  the model that answers */
+ *   & Record<FormatKey, () => Promise<import('./formats.js').Format>>
+ *   & Record<PoolKey, Pool>} ChatModel  the model that answers */
 /** @typedef {object} Pool  the sessions that answer prompts
  * @property {(prompt: Int32Array, n?: number, signal?: AbortSignal) =>
  *   Promise<import('../api/session.js').Session[]>} take  n of them, for answers to a prompt
@@ -60,7 +62,6 @@
  * @property {string} chatTemplate  the source of its chat template
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
  * @property {import('../engine/generation.js').Stats} [lastStats]  of its last answer
- * @property {Pool} pool
  * @property {() => Promise<{contextLength: number, module: string}>} info
  * @property {(messages: Message[], options?: TemplateOptions) => Promise<Int32Array>} tokenizeChat
  * @property {(text: string, options?: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize

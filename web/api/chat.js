@@ -4,7 +4,7 @@
 import { mapped } from '../base/async.js';
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
-import { CONTINUED } from '../answers/formats.js';
+import { CONTINUED, POOL } from '../answers/formats.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { withSchemaShown } from '../answers/system-text.js';
 import { chosenTools } from '../answers/tool-choice.js';
@@ -228,7 +228,7 @@ export class Chat {
   /** Returns what was computed of the chat, as session.save does.
    * @returns {Promise<Uint8Array<ArrayBuffer>>} */
   async save() {
-    const { pool } = this.#model, prompt = this.#last ?? new Int32Array();
+    const { [POOL]: pool } = this.#model, prompt = this.#last ?? new Int32Array();
     const held = this.#kept ?? pool.find(prompt);
     if (held) return held.save();
     const [session] = await pool.take(prompt);   // others have used its session meanwhile
@@ -244,7 +244,7 @@ export class Chat {
   /** Takes what save has returned, for a chat with the same messages: then its next answer begins at once.  The errors
    * are those of session.restore. @param {Uint8Array | ArrayBuffer} bytes */
   async restore(bytes) {
-    const { pool } = this.#model, none = new Int32Array();
+    const { [POOL]: pool } = this.#model, none = new Int32Array();
     const session = this.#kept ?? (await pool.take(none))[0];
     try {
       await session.restore(bytes);
@@ -259,7 +259,7 @@ export class Chat {
    * @param {Int32Array} prompt @returns {Promise<ChatSession>} */
   async #take(prompt) {
     if (this.#kept) return this.#kept;
-    const { pool } = this.#model, [session] = await pool.take(prompt);
+    const { [POOL]: pool } = this.#model, [session] = await pool.take(prompt);
     if (this.#contextEnd === 'shift') {
       this.#kept = session;
       lost.register(this, { pool, session });
@@ -358,7 +358,7 @@ export class Chat {
       else this.#messages = [...messages, { role: 'assistant', content: '', ...said }];
       if (!failed) this.lastStats ??= session?.lastStats;
       if (session) this.#last = prompt;
-      if (session && !this.#kept) this.#model.pool.give(session, prompt);
+      if (session && !this.#kept) this.#model[POOL].give(session, prompt);
     }
   }
 

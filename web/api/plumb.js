@@ -17,7 +17,7 @@ import { concealed, concealer, copyName } from '../loader/secrets.js';
 import { describe, expand, originOf } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
 import { Embeddings } from '../openai/embeddings.js';
-import { CONTINUED, FORMAT } from '../answers/formats.js';
+import { CONTINUED, FORMAT, POOL } from '../answers/formats.js';
 import { plainTools } from '../answers/constraint.js';
 import { Chat } from './chat.js';
 import { SessionPool } from './pool.js';
@@ -412,7 +412,7 @@ export class Model extends Session {
   #hasOpened = false;
   /** The sessions that answer chats; the first one is that of the model.
    * @type {import('../answers/messages.js').Pool} @override */
-  pool = new SessionPool(async () => {
+  [POOL] = new SessionPool(async () => {
     if (this.#hasOpened) return openSession(this, { ...await this.#sessionArgs(), isCache: true });
     this.#hasOpened = true;
     return this;

@@ -4,7 +4,7 @@ import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { headOf } from '../answers/bound.js';
 import { WHOLE, withGrammar } from '../answers/constraint.js';
-import { CONTINUED, endsWith, FORMAT, opensOf, promptOf } from '../answers/formats.js';
+import { CONTINUED, endsWith, FORMAT, opensOf, POOL, promptOf } from '../answers/formats.js';
 import { Chat } from './chat.js';
 import { TextAnswer } from './text-answer.js';
 
@@ -67,7 +67,7 @@ export class Session {
   #id;
   #closed = false;
   /** The sessions that answer chats: this one. @type {import('../answers/messages.js').Pool} */
-  pool = { take: async () => [this], give() {}, find: () => this };
+  [POOL] = { take: async () => [this], give() {}, find: () => this };
 
   /** @param {Model | undefined} owner  undefined: the session is a model @param {number} id  0: that of the load */
   constructor(owner, id) {

@@ -3,6 +3,7 @@
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { PARAMETERS } from '../base/parameters.js';
+import { POOL } from '../answers/formats.js';
 
 /** The same version as in package.json. */
 export const VERSION = '0.1.0';
@@ -11,7 +12,7 @@ export const VERSION = '0.1.0';
  * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('../engine/generation.js').Stats} Stats
  * @typedef {import('../api/session.js').Session} Session */
-/** @typedef {Pick<import('../api/plumb.js').Model, 'pool' | 'metadata' | 'info' | 'tokenize'
+/** @typedef {Pick<import('../api/plumb.js').Model, typeof POOL | 'metadata' | 'info' | 'tokenize'
  *   | 'detokenize' | 'tokenizeChat'>}
  *   AnsweringModel  the model that answers */
 /** @typedef {(where: string, name?: string, signal?: AbortSignal) =>
@@ -95,20 +96,20 @@ export class Choice {
  *   Promise<{parts: AsyncGenerator<P, Stats, void>}>} start
  * @returns {Promise<Choice<P>[]>} */
 export async function beginChoices(model, prompt, { n, options }, signal, start) {
-  const sessions = await model.pool.take(prompt, n, signal);
+  const sessions = await model[POOL].take(prompt, n, signal);
   /** @type {Choice<P>[]} */
   const choices = [];
   try {
     for (const [index, session] of sessions.entries()) {
       const seed = options.seed === undefined ? {} : { seed: seedOf(BigInt(options.seed) + BigInt(index)) };
       const { parts } = await start(session, { ...options, ...seed, signal }, index);
-      choices.push(new Choice(index, parts, () => model.pool.give(session, prompt)));
+      choices.push(new Choice(index, parts, () => model[POOL].give(session, prompt)));
     }
     await choices[0].begin();
     return choices;
   } catch (error) {
     await Promise.all(choices.map(choice => choice.end()));
-    for (const session of sessions.slice(choices.length)) model.pool.give(session, prompt);
+    for (const session of sessions.slice(choices.length)) model[POOL].give(session, prompt);
     throw error;
   }
 }

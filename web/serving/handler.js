@@ -26,8 +26,10 @@ import { Turns } from './turns.js';
 /** @typedef {(input: Request | string | URL, init?: RequestInit) => Promise<Response>} Fetch  with the arguments of the
  *   platform's fetch.  Rejects with the reason of the request's signal, if that is aborted */
 /** @typedef {object} Served  what a handler has besides answering
- * @property {Models} models
- * @property {Turns} turns
+ * @property {{list: () => {name: string, model?: import('../api/plumb.js').Model, users: number}[]}} models  list: all
+ *   names, each with its model if it is loaded, and how many use it
+ * @property {{readonly running: number, readonly waiting: number}} turns  how many requests are being answered, and how
+ *   many wait
  * @property {(path: string) => string | undefined} routeOf  the route of a path, as in /v1/models/*
  * @property {(call: (stats: Stats) => void) => void} onStats  call receives the statistics of each answer that ends
  * @property {() => Promise<void>} close  ends all answers, and frees the models; the next request loads again
