@@ -9,7 +9,7 @@ import { Chat } from '../../web/api/chat.js';
 import { Completions } from '../../web/openai/completions.js';
 import { Plumb } from '../../web/node/index.js';
 import { WHOLE } from '../../web/answers/constraint.js';
-import { FORMAT, POOL } from '../../web/answers/formats.js';
+import { CONTINUED, FORMAT, POOL } from '../../web/answers/formats.js';
 import { fails, realPath, textOf } from './helpers.mjs';
 import { formatOf } from './templates.mjs';
 
@@ -21,7 +21,8 @@ function scripted(answers, template = HERMES, end = '', reason = 'stop') {
   let aborted = false;
   const stats = finishReason => /** @type {any} */ ({ promptTokens: 1, tokens: 1, reusedTokens: 0, finishReason });
   const model = {
-    asked, options, [POOL]: { take: async () => [model], give() {} }, metadata: { 'tokenizer.chat_template': template },
+    asked, options, [POOL]: { take: async () => [model], give() {} },
+    [CONTINUED]() {}, metadata: { 'tokenizer.chat_template': template },
     info: async () => ({ contextLength: 1000, module: 'script' }),
     async tokenizeChat(messages, variables) {
       asked.push({ messages: structuredClone(messages), variables });

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { AnswerReader } from '../../web/answers/answer.js';
-import { FORMAT, POOL } from '../../web/answers/formats.js';
+import { CONTINUED, FORMAT, POOL } from '../../web/answers/formats.js';
 import { fails, realPath, root, textOf } from './helpers.mjs';
 import { formatOf, promptOf } from './templates.mjs';
 
@@ -273,6 +273,7 @@ describe('a model with a template that supports tools', () => {
       detokenize: { value: (...args) => model.detokenize(...args) },
       tokenize: { value: (...args) => model.tokenize(...args) },
       info: { value: () => model.info() }, [FORMAT]: { value: () => model[FORMAT]() },
+      [CONTINUED]: { value: ids => model[CONTINUED](ids) },
       [POOL]: { value: { take: async () => [says], give() {} } },
     });
     const { Completions } = await import('../../web/openai/completions.js');
