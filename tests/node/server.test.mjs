@@ -1,12 +1,17 @@
 /** plumb serve: what a port needs.  The server is a process of its own, as users start it. */
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { after, before, describe, test } from 'node:test';
+import { promisify } from 'node:util';
 import { Plumb } from '../../web/node/index.js';
+import { serve as serveFiles } from '../../web/site/serve.mjs';
 import { realPath, root } from './helpers.mjs';
 
 const SYSTEM = 'You answer in one short sentence, and you are polite to everybody who asks. '.repeat(3);
@@ -15,10 +20,11 @@ const QUESTIONS = ['What is the capital of France?', 'Name a fruit.', 'Who wrote
 const ask = question => [{ role: 'system', content: SYSTEM }, { role: 'user', content: question }];
 const GREEDY = { model: 'smol', temperature: 0, max_tokens: 12 };
 
-/** Starts plumb serve, and returns its address once it says it. @param {string[]} [options] */
-async function start(options = []) {
-  const process_ = spawn(process.execPath, [`${root}web/cli/main.mjs`, 'serve', `smol=${realPath}`, '--port', '0',
-    '--log', 'json', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
+/** Starts plumb serve, and returns its address once it says it. @param {string[]} [options]
+ * @param {{models?: string[], env?: Record<string, string>}} [more] */
+async function start(options = [], { models = [`smol=${realPath}`], env = {} } = {}) {
+  const process_ = spawn(process.execPath, [`${root}web/cli/main.mjs`, 'serve', ...models, '--port', '0',
+    '--log', 'json', ...options], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   let said = '', lines = '';
   process_.stderr.setEncoding('utf8').on('data', text => { lines += text; });
   process_.stdout.setEncoding('utf8').on('data', text => { said += text; });
@@ -127,6 +133,29 @@ test('a key is asked for, but not for the health of the server and the page', as
   assert.equal(await statusWith({}, '/metrics'), 401);
   assert.equal(await statusWith({}, '/health'), 200);
   assert.equal(await statusWith({}, '/'), 200);
+});
+
+test('without MODEL the models of this machine are served; ps lists those that are loaded', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-serve-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const env = { PLUMB_CACHE: folder };
+  const run = args => spawnSync(process.execPath, [`${root}web/cli/main.mjs`, ...args],
+    { encoding: 'utf8', env: { ...process.env, ...env } });
+  assert.match(run(['serve']).stderr, /^plumb: serve: MODEL is needed, or .*: plumb pull NAME downloads one\n$/);
+  const files = await serveFiles({ root: `${root}tests/vectors/synth` });
+  t.after(() => files.close());
+  const model = `${files.url}f32.gguf`;
+  await promisify(execFile)(process.execPath, [`${root}web/cli/main.mjs`, 'pull', model],
+    { env: { ...process.env, ...env } });
+  const { url, stop } = await start([], { models: [], env });
+  t.after(() => stop());
+  const { port } = new URL(url), ps = () => run(['ps', '--port', port]);
+  assert.match(ps().stderr, /^plumb: ps: no model is loaded at /);
+  const { data } = await (await fetch(`${url}/v1/models`)).json();
+  assert.deepEqual(data.map(({ id }) => id), [model]);
+  await post(`${url}/tokenize`, { model, content: 'a' });
+  assert.match(ps().stdout, /^ +[\d.]+ MB {2}\d+ tokens {2}http:\S+f32.gguf\n$/);
+  assert.match(run(['ps', '--port', '1']).stderr, /^plumb: ps: http:\S+: .*; is plumb serve running\?\n$/);
 });
 
 test('more requests than fit into the queue are refused; a stop waits for the answers that run', async t => {

@@ -2,6 +2,7 @@
  * the messages that refuse wrong values, are those of the C program (src/cli/options.c), whose --help describes
  * them. */
 
+import { distance } from '../base/distance.js';
 import {
   JSON_SPACES, KV_TYPES, MAX_CTX, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS,
 } from '../base/parameters.js';
@@ -134,8 +135,8 @@ const OPTIONS = [
   option('--any-order', 'run', flag, 'anyOrder'),
   option('--whitespace', 'run', oneOf(...JSON_SPACES), 'whitespace'),
   option('--parse-special', 'run', flag, 'parseSpecial'),
-  option('--host', 'serve', text, 'host'),
-  option('--port', 'serve', integer(0, 65535), 'port'),
+  option('--host', 'serve ps', text, 'host'),
+  option('--port', 'serve ps', integer(0, 65535), 'port'),
   option('--api-key', 'serve', text, 'apiKey'),
   option('--parallel', 'serve', integer(1, 16), 'parallel'),
   option('--queue', 'serve', integer(0, 1 << 16), 'queue'),
@@ -149,7 +150,7 @@ const OPTIONS = [
   option('-p', 'bench', integer(1, 1 << 24), 'promptTokens'),
   option('-n', 'bench', integer(1, 1 << 24), 'decodeTokens'),
   option('-r', 'bench', integer(1, 1000), 'repetitions'),
-  option('--json', 'run bench chat pull list rm preflight', flag, 'json'),
+  option('--json', 'run bench chat pull list rm ps preflight', flag, 'json'),
 ];
 
 /** The options of commands that only the C program has.  With one of them, it runs the whole command.
@@ -164,20 +165,6 @@ export const inC = (/** @type {string} */ command) => IN_C[command] ?? [];
 export function nameIn(word) {
   const name = word.startsWith('--') ? word.replace(/=.*/s, '') : word;
   return Object.hasOwn(OTHER_NAMES, name) ? OTHER_NAMES[name] : name;
-}
-
-/** The number of characters to insert, to remove or to replace (Levenshtein 1966).
- * @param {string} a @param {string} b */
-function distance(a, b) {
-  let row = Array.from({ length: b.length + 1 }, (_, k) => k);
-  for (let i = 0; i < a.length; i++) {
-    const next = [i + 1];
-    for (let k = 0; k < b.length; k++) {
-      next.push(Math.min(row[k] + Number(a[i] !== b[k]), row[k + 1] + 1, next[k] + 1));
-    }
-    row = next;
-  }
-  return row[b.length];
 }
 
 /** Says which of some names is most like a word: of several the first in their order; '' if more than half of the word

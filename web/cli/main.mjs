@@ -18,12 +18,13 @@ const NOTES = {
   '': `
 In Node there are these commands too:
 
-  plumb serve MODEL...     answers requests on a port, as OpenAI's service does
+  plumb serve [MODEL...]   answers requests on a port, as OpenAI's service does
   plumb preflight MODEL    prints, from the header alone, whether the model can
                            run, how much memory it needs and how fast it is
   plumb pull NAME          downloads a model, such as smollm2:135m
   plumb list               lists the models that are on this machine
   plumb rm NAME            removes one of them
+  plumb ps                 lists the models that plumb serve has loaded
 
 MODEL of run, bench, chat, preflight and inspect can be a URL or the name of a
 model, as in pull. With --json the commands run, chat, pull, list, rm and
@@ -84,6 +85,9 @@ download removes those that were not used for longest.`,
   rm: `rm NAME... [--json]
 
 Removes models from this machine. NAME is a name as in plumb list or plumb pull.`,
+  ps: `ps [--host NAME] [--port N] [--json]
+
+Lists the models that plumb serve has loaded, with their memory and context.`,
   preflight: `preflight MODEL [options]
 
 Prints, from the header alone, whether a model can run here, how much memory it
@@ -103,6 +107,7 @@ const COMMANDS = {
   },
   bench: async (...args) => (await import('./run-command.js')).bench(...args),
   serve: async (...args) => (await import('./serve-command.js')).serve(...args),
+  ps: async (...args) => (await import('./serve-command.js')).ps(...args),
   chat: async (...args) => (await import('./chat-command.js')).chat(...args),
   pull: async (...args) => (await import('./model-commands.js')).pull(...args),
   list: async (...args) => (await import('./model-commands.js')).list(...args),

@@ -20,6 +20,16 @@ function nameOfCopy(url) {
   return name ? shownName(name) : url;
 }
 
+/** The models whose whole copies are on this machine, by name. @returns {Promise<Record<string, string>>} */
+export async function kept() {
+  const copies = await Plumb.listCached();
+  const urls = new Set(copies.map(({ url }) => firstOf(url)));
+  return Object.fromEntries([...urls].flatMap(url => {
+    const parts = copies.filter(copy => firstOf(copy.url) === url && copy.complete);
+    return parts.length === countOf(url) ? [[nameOfCopy(url), url]] : [];
+  }));
+}
+
 /** Downloads models, so that the next load finds them on this machine.
  * @param {string[]} names @param {Record<string, any>} values @returns {Promise<number>} the exit code */
 export async function pull(names, { json }) {

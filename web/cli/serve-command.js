@@ -3,18 +3,22 @@ import { totalmem } from 'node:os';
 import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { reasonOf } from '../base/errors.js';
+import { isRemote } from '../loader/resolve.js';
 import { createHandler } from '../node/fetch.js';
+import { places } from '../node/places.js';
 import { startServer } from '../node/server.js';
 import { isPageFile } from '../site/page-files.mjs';
 import { createSite } from '../site/serve.mjs';
 import { CommandError, LOAD, pick } from './arguments.js';
+import { kept } from './model-commands.js';
 import { jsonLine, printError, shown } from './terminal.js';
 
-export const HELP = `usage: plumb serve [NAME=]MODEL... [options]
+export const HELP = `usage: plumb serve [[NAME=]MODEL...] [options]
 
 Answers requests on a port as OpenAI's service and Ollama do, and serves the
 chat page. A model is loaded when a request first names it: by NAME, or by the
-name of its file without .gguf.
+name of its file without .gguf. MODEL is as in plumb run; default: the models
+that are on this machine, as plumb list names them.
 
   --host NAME           the address to listen on; default 127.0.0.1, which only
                         this machine reaches; 0.0.0.0: every machine
@@ -45,13 +49,16 @@ of Ollama /api/chat, /api/generate, /api/embed, /api/tags, /api/show, /api/ps.
 const PORT = 11434, GRACE = 10;
 
 /** The models by name. @param {string[]} words */
-function modelsOf(words) {
-  if (words.length === 0) throw new CommandError('serve: MODEL is needed; see plumb serve --help');
+async function modelsOf(words) {
   /** @type {Record<string, string>} */
-  const models = Object.create(null);
+  const models = words.length > 0 ? Object.create(null) : await kept();
+  if (words.length === 0 && Object.keys(models).length === 0) {
+    throw new CommandError('serve: MODEL is needed, or a model on this machine: plumb pull NAME downloads one');
+  }
   for (const word of words) {
     const [, given, source] = /^([\w.:-]+)=(.+)$/s.exec(word) ?? [];
-    const name = given ?? basename(word).replace(/\.gguf$/i, '').replace(/-00001-of-\d{5}$/, '');
+    const isFile = /^https?:/i.test(word) || !isRemote(word, places);
+    const name = given ?? (isFile ? basename(word).replace(/\.gguf$/i, '').replace(/-00001-of-\d{5}$/, '') : word);
     if (name in models) throw new CommandError(`serve: two models have the name ${name}; give one as NAME=MODEL`);
     models[name] = source ?? word;
   }
@@ -81,7 +88,8 @@ async function pageOf(models, names) {
 
 /** @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
 export async function serve(words, values) {
-  const models = modelsOf(words), { host = '127.0.0.1', port = PORT, names = [], grace = GRACE, log = 'text' } = values;
+  const { host = '127.0.0.1', port = PORT, names = [], grace = GRACE, log = 'text' } = values;
+  const models = await modelsOf(words);
   const handler = createHandler({
     models, load: pick(values, LOAD), memory: values.memory ?? Math.floor(totalmem() / 2), idle: values.idle,
     parallel: values.parallel, queue: values.queue, only: values.embeddings ? 'embeddings' : undefined,
@@ -110,6 +118,25 @@ export async function serve(words, values) {
       });
     }
   });
+  return 0;
+}
+
+/** Asks a server which models are loaded.
+ * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
+export async function ps(words, { host = '127.0.0.1', port = PORT, json }) {
+  if (words.length > 0) throw new CommandError('ps: expected no words; see plumb ps --help');
+  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/api/ps`;
+  const response = await fetch(url).catch(error => {
+    throw new CommandError(`ps: ${url}: ${reasonOf(error)}; is plumb serve running?`, 1);
+  });
+  if (!response.ok) throw new CommandError(`ps: ${url}: the server answered ${response.status}`, 1);
+  const { models } = /** @type {{models: {name: string, size: number, context_length: number}[]}} */ (
+    await response.json());
+  for (const model of models) {
+    process.stdout.write(json ? jsonLine(model) : shown(process.stdout,
+      `${(model.size / 1e6).toFixed(1).padStart(9)} MB  ${model.context_length} tokens  ${model.name}\n`));
+  }
+  if (models.length === 0 && !json) printError(`ps: no model is loaded at ${url}`);
   return 0;
 }
 

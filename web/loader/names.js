@@ -1,5 +1,6 @@
 /* Short names of models, in the style of ollama: FAMILY:SIZE, such as "qwen2.5-coder:1.5b", with an optional type of
  * its weights behind it, such as "qwen2.5-coder:1.5b-q8_0".  hub.js finds the file in the repository. */
+import { distance } from '../base/distance.js';
 import { typeIn } from './hub.js';
 
 /** @typedef {{name: string, repository: string, parameters: number, also?: string}} NamedModel  parameters: in
@@ -53,16 +54,3 @@ export const isLikeName = text => /^[a-z][a-z0-9.]*(-[a-z0-9.]+)*:[a-z0-9._-]+$/
 /** The names in the table that are most like an unknown one, at most three. @param {string} name */
 export const nearest = name => NAMES.map(one => ({ name: one.name, far: distance(plain(name), plain(one.name)) }))
   .sort((a, b) => a.far - b.far).slice(0, 3).map(one => one.name);
-
-/** How many characters must be inserted, deleted or replaced to make b of a. @param {string} a @param {string} b */
-function distance(a, b) {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let k = 1; k <= b.length; k++) {
-      next.push(Math.min(row[k] + 1, next[k - 1] + 1, row[k - 1] + Number(a[i - 1] !== b[k - 1])));
-    }
-    row = next;
-  }
-  return row[b.length];
-}
