@@ -324,7 +324,7 @@ export const RERANK = {
 export const CLIENT = { models: object, otherModels: boolean, load: object, memory: count };
 export const HANDLER = {
   ...CLIENT, idle: within(0, Infinity), parallel: integerFrom(1, 16), queue: maximum, maxBody: count,
-  only: oneOf('embeddings'),
+  stalled: within(0, 86400), only: oneOf('embeddings'),
 };
 /** The bodies of requests for tokens and for their text. */
 export const TOKENIZE_REQUEST = {
