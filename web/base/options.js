@@ -296,9 +296,9 @@ export const OLLAMA_OPTIONS = {
   num_predict: integerFrom(-2, MAX_TOKENS), seed: integer, stop: emptyOr(stop),
   mirostat: oneOf(0), mirostat_tau: within(0, 100), mirostat_eta: within(0, 1), tfs_z: oneOf(1), ...HARDWARE,
 };
-const OLLAMA_ANY = { model: text, options: object, keep_alive: duration };
+const OLLAMA_ANY = { model: text, options: object, keep_alive: duration, stream: boolean };
 const OLLAMA_ANSWER = {
-  ...OLLAMA_ANY, stream: boolean, format: ollamaFormat, think: oneOf(true, false, 'low', 'medium', 'high'),
+  ...OLLAMA_ANY, format: ollamaFormat, think: oneOf(true, false, 'low', 'medium', 'high'),
   logprobs: boolean, top_logprobs: logprobs, truncate: boolean, shift: boolean,
 };
 export const OLLAMA_CHAT = { ...OLLAMA_ANSWER, messages: ollamaMessages, tools };

@@ -233,7 +233,7 @@ export class Ollama {
     const about = await this.#models.about(where, name, signal);
     const loaded = this.#models.list().find(one => one.name === name)?.model;
     const { architecture: key, parameters, trainedContext, layers, dimensions, chat, hasLogits, pooling } = about;
-    const capabilities = Object.entries({ completion: hasLogits, tools: chat, embedding: pooling })
+    const capabilities = Object.entries({ completion: hasLogits, tools: chat, embedding: pooling !== 'none' })
       .flatMap(([name, has]) => has ? [name] : []);
     const { modified_at, details } = await modelOf(name, this.#created, about);
     return {
