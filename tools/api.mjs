@@ -25,7 +25,7 @@ const missing = new Set();
 /** Types of the language and its hosts, which the page does not describe. */
 const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator AsyncIterable Blob Error Float32Array
   HeadersInit Infinity Int32Array IteratorResult Map NaN Omit Promise PromiseLike ReadableStream Record
-  Request RequestCredentials RequestInit Response Uint8Array URL`.split(/\s+/));
+  RequestCredentials RequestInit Response Uint8Array URL`.split(/\s+/));
 
 /** The symbol that a name stands for.  Follows aliases and typedefs that only import another type.
  * @param {ts.Symbol} symbol @returns {ts.Symbol} */

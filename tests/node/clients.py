@@ -1,6 +1,6 @@
 """The Python clients of clients.test.mjs: python3 clients.py openai|ollama URL
 
-Reads lines of JSON, {"call": NAME, ...}, and writes one line for each: {"result": ...}, or {"error": ..., "status": ...}.
+Reads lines of JSON, {"call": NAME, ...}, and writes one for each: {"result": ...}, or {"error": ..., "status": ...}.
 """
 import json
 import sys

@@ -99,6 +99,8 @@ test('it has the arguments of fetch: an address or a Request, and what it is to 
   assert.equal((await (await handler(request)).json()).count, 1);
   assert.equal((await handler(new Request(`${BASE}/tokenize`), { method: 'POST', body })).status, 200);
   assert.equal((await handler(`${BASE}/health`, { method: 'HEAD' })).status, 200);
+  class Server { method = 'POST'; }   // as Bun.serve and Deno.serve give one
+  assert.equal((await handler(new Request(`${BASE}/health`), new Server())).status, 200);
 });
 
 test('errors have a status, a code and OpenAI\'s shape', async () => {

@@ -24,8 +24,7 @@ import { Turns } from './turns.js';
  * @typedef {import('./models.js').ModelsOptions & OwnHandlerOptions} HandlerOptions */
 /** @typedef {import('../engine/generation.js').Stats} Stats
  * @typedef {import('./route.js').Hold} Hold */
-/** @typedef {(input: Request | string | URL, init?: RequestInit) => Promise<Response>} Fetch  with the arguments of the
- *   platform's fetch.  Rejects with the reason of the request's signal, if that is aborted */
+/** @typedef {(input: Request | string | URL, init?: RequestInit) => Promise<Response>} Fetch */
 /** @typedef {object} Served  what a handler has besides answering
  * @property {{list: () => {name: string, model?: import('../api/plumb.js').Model, users: number}[]}} models  list: all
  *   names, each with its model if it is loaded, and how many use it
@@ -34,7 +33,8 @@ import { Turns } from './turns.js';
  * @property {(path: string) => string | undefined} routeOf  the route of a path, as in /v1/models/*
  * @property {(call: (stats: Stats) => void) => void} onStats  call receives the statistics of each answer that ends
  * @property {() => Promise<void>} close  ends all answers, and frees the models; the next request loads again
- * @typedef {Fetch & Served} Handler */
+ * @typedef {Fetch & Served} Handler  a function that answers a request.  It has the arguments of the platform's fetch,
+ *   and rejects with the reason of the request's signal, if that is aborted */
 
 /** @param {import('./models.js').Loader} plumb @param {HandlerOptions} [options] @returns {Handler} */
 export function createHandler(plumb, options = {}) {
@@ -83,8 +83,11 @@ export function createHandler(plumb, options = {}) {
   };
   /** @type {Fetch} */
   const handler = async (input, init) => {
-    const request = input instanceof Request && !init ? input : new Request(input, init);
-    const signal = init?.signal ?? request.signal, path = new URL(request.url).pathname.replace(/(.)\/+$/, '$1');
+    // Servers give a second argument of their own, which is no plain object.
+    const isServed = input instanceof Request && Object.getPrototypeOf(Object(init)) !== Object.prototype;
+    const request = isServed || input instanceof Request && !init ? input : new Request(input, init);
+    const signal = !isServed && init?.signal || request.signal;
+    const path = new URL(request.url).pathname.replace(/(.)\/+$/, '$1');
     try {
       return await respond(request, path, signal);
     } catch (error) {
