@@ -219,7 +219,7 @@ test('errors have Ollama\'s shape, and name what is wrong', async () => {
     ['chat', { ...ASK, model: 'gpt' }, 404, /^there is no model "gpt"; the models are: "smol"/],
     ['chat', { ...ASK, model: '/etc/passwd' }, 404, /^there is no model/],
     ['show', { model: '/etc/passwd' }, 404, /^there is no model/],
-    ['chat', { ...ASK, messages: 'hi' }, 400, /messages is "hi", expected an array of \{role, content\}/],
+    ['chat', { ...ASK, messages: 'hi' }, 400, /messages is "hi", expected an array of \{role, content, tool_calls\?\}/],
     ['chat', { ...ASK, messages: [{ ...user('hi'), images: ['AAAA'] }] }, 400, /without images/],
     ['chat', { ...ASK, messages: [{ role: 'robot', content: 'hi' }] }, 400, /role is "robot"/],
     ['chat', { ...ASK, options: { temperature: 'hot' } }, 400, /options: temperature is "hot", expected a number/],

@@ -282,10 +282,13 @@ const duration = value => typeof value !== 'number' && !/^-?\d+(\.\d+)?(ms|s|m|h
   && "a number of seconds, or a text such as '5m'";
 /** @type {Check} */
 const ollamaFormat = value => value !== '' && value !== 'json' && object(value) && "'json' or a JSON Schema";
-/** The roles of Ollama's messages are checked with those of chats. @type {Check} */
-const ollamaMessages = value => !(Array.isArray(value) && value.every(message => !object(message)
-  && !string(message.content ?? '') && !((message.images ?? []).length > 0)))
-  && 'an array of {role, content}, without images, because models read text only';
+/** @param {any} message */
+const isOllamaMessage = ({ content, thinking, tool_name, tool_call_id, tool_calls: calls, images }) =>
+  [content, thinking, tool_name, tool_call_id].every(one => !string(one ?? '')) && !none('none')(images ?? [])
+    && !array(calls ?? []) && (calls ?? []).every((/** @type {any} */ call) => !string(call?.function?.name));
+/** Their roles are checked with those of chats. @type {Check} */
+const ollamaMessages = value => !(Array.isArray(value) && value.every(one => !object(one) && isOllamaMessage(one)))
+  && 'an array of {role, content, tool_calls?}, without images, because models read text only';
 /** Options of Ollama that say how it should compute, which is not for a request to say here. */
 const HARDWARE = Object.fromEntries(['num_ctx', 'num_keep', 'num_batch', 'num_gpu', 'main_gpu', 'low_vram', 'f16_kv',
   'vocab_only', 'use_mmap', 'use_mlock', 'num_thread', 'numa', 'penalize_newline', 'logits_all', 'embedding_only']
