@@ -202,6 +202,11 @@ test('an empty request loads a model, and keep_alive says how long it stays', as
   assert.equal(await isLoaded(), true);
   const { expires_at } = (await get('/api/ps')).models.find(({ name }) => name === 'base');
   assert.ok(Math.abs(new Date(expires_at) - Date.now() - 600_000) < 60_000, expires_at);
+  for (const [keep_alive, seconds] of [[90, 90], ['1h1m1.5s', 3661.5], ['200', 200]]) {
+    await whole('chat', { ...ask, keep_alive });
+    const { expires_at: then } = (await get('/api/ps')).models.find(({ name }) => name === 'base');
+    assert.ok(Math.abs(new Date(then) - Date.now() - 1000 * seconds) < 10_000, `${keep_alive}: ${then}`);
+  }
   await whole('generate', { ...ask, prompt: 'abc', options: { num_predict: 1 }, keep_alive: '30ms' });
   assert.equal(await isLoaded(), true);
   await wait(100);

@@ -277,9 +277,9 @@ export const EMBEDDING = {
 const emptyOr = check => value => !(Array.isArray(value) && value.length === 0) && check(value);
 /** What Ollama's API has and models here do not. @param {string} expected @returns {Check} */
 const none = expected => emptyOr(value => value !== '' && expected);
-/** A time: seconds, or a number with its unit; negative: for ever. @type {Check} */
-const duration = value => typeof value !== 'number' && !/^-?\d+(\.\d+)?(ms|s|m|h)$/.test(value)
-  && "a number of seconds, or a text such as '5m'";
+/** A time: seconds, or numbers with their units as Go writes them; negative: for ever. @type {Check} */
+const duration = value => !Number.isFinite(value) && !/^-?((\d+(\.\d*)?(ns|us|ms|s|m|h))+|\d+)$/.test(String(value))
+  && "a number of seconds, or a text such as '5m' or '1h30m'";
 /** @type {Check} */
 const ollamaFormat = value => value !== '' && value !== 'json' && object(value) && "'json' or a JSON Schema";
 /** @param {any} message */
