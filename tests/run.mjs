@@ -61,9 +61,10 @@ const cTests = (browser, name, cases) => needs(`build/emcc/${name}.wasm`, {
 
 /** The files of tests/node that take more than a few seconds: they run the default model, start many processes or
  * threads, render thousands of templates or compile types.  `make check` runs all the others. */
-const slow = ['answers', 'bound', 'call-grammar', 'chat', 'cli', 'completions', 'copies', 'download-properties',
-  'faults', 'load', 'locks', 'logprobs', 'machine-code', 'markdown', 'memory', 'model', 'openai', 'precision',
-  'preflight', 'release', 'schema-libraries', 'threads', 'truth', 'types'];
+const slow = ['answers', 'bound', 'call-grammar', 'chat', 'cli', 'clients', 'completions', 'copies',
+  'download-properties', 'faults', 'handler', 'load', 'locks', 'logprobs', 'machine-code', 'markdown', 'memory',
+  'model', 'ollama', 'openai', 'precision', 'preflight', 'release', 'responses', 'schema-libraries', 'threads', 'truth',
+  'types'];
 const check = process.argv.includes('--check');
 
 /** @type {Record<string, (import('./suite.mjs').Suite & {quick?: boolean})[]>} */

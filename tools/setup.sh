@@ -22,6 +22,10 @@ ONNX_VERSION=1.23.2
 ML_DTYPES_VERSION=0.6.0
 PROTOBUF_VERSION=7.36.2
 TYPING_EXTENSIONS_VERSION=4.16.0
+# openai and ollama, and what they import.
+CLIENTS="openai==3.57.0 ollama==0.6.3 httpx==0.28.1 httpcore==1.0.9 httpx2==2.16.2 httpcore2==2.16.2 h11==0.16.0
+    anyio==4.16.0 sniffio==1.3.1 idna==3.20 certifi==2026.10.19.post1 truststore==0.10.5 jiter==0.19.0 pydantic==2.14.4
+    pydantic_core==2.50.5 annotated-types==0.8.0 typing-inspection==0.4.5 typing_extensions==$TYPING_EXTENSIONS_VERSION"
 LLVM_WANTED=${LLVM-25 24 23 22 21 20 19}   # as in wasm/toolchain.mk; `make LLVM=19 test` sets LLVM to one of them
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -218,6 +222,15 @@ need_onnx() {
         "typing_extensions==$TYPING_EXTENSIONS_VERSION" >&2
 }
 
+# The Python clients of tests/node/clients.test.mjs.
+need_clients() {
+    [ ! -d build/setup/py/ollama ] || return 0
+    say "installs openai and ollama, clients that the tests run against plumb serve, into build/setup/py with pip"
+    # shellcheck disable=SC2086
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps --upgrade \
+        --target build/setup/py $CLIENTS >&2
+}
+
 # ---- what each target needs -----------------------------------------------------------------------------------------
 
 target=${1:?usage: tools/setup.sh run|serve|package|test|fuzz|bench [HOST...]}
@@ -245,7 +258,7 @@ case $target in
         for host in "$@"; do
             case $host in
                 native) need_cc ;;
-                node) need_emcc; need_wasi ;;
+                node) need_emcc; need_wasi; have curl || want 'a client that the tests run' curl ;;
                 chromium) need_emcc; need_wasi; need_chromium ;;
                 firefox) need_emcc; need_firefox ;;
                 webkit) need_emcc; need_webkit ;;
@@ -258,6 +271,7 @@ case $target in
         need_npm web markdown-it
         case " $* " in *' chromium '*) need_npm tests/package/bundlers vite7 --ignore-scripts ;; esac
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
+        case " $* " in *' node '*) need_clients ;; esac
         need_gguf
         ;;
     fuzz)

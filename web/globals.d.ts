@@ -4,6 +4,9 @@ interface AbortController {}
 interface AbortSignal {}
 interface Blob {}
 interface ReadableStream<R = any> {}
+interface Request {}
+interface RequestInit {}
+interface Response {}
 interface URL {}
 interface SymbolConstructor { readonly asyncDispose: unique symbol }
 declare namespace WebAssembly {

@@ -259,7 +259,7 @@ test('the text of a special token stays text unless parseSpecial is set', async 
 describe('OpenAI\'s embeddings', () => {
   const params = { model: 'nomic', input: [[...IDS], [7, 1]] };
   test('have its parameters and shape', async () => {
-    const client = new OpenAI({ models: { nomic: `${archs}nomic-bert.gguf` } });
+    const nomic = `${archs}nomic-bert.gguf`, client = new OpenAI({ models: { nomic, other: nomic } });
     const model = await Plumb.load(`${archs}nomic-bert.gguf`);
     const vectors = (await model.embed([IDS, Int32Array.of(7, 1)])).map(vector => [...vector]);
     const data = vectors.map((embedding, index) => ({ object: 'embedding', index, embedding }));

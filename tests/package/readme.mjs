@@ -33,6 +33,7 @@ const expected = [
   ['model.restore(', /^[1-9]\d*$/],
   ['model.session(', /^2$/],
   ["from 'plumb-llm/openai'", /^\s*\S+(?:\n[^\n]*){2,}$/],
+  ["from 'plumb-llm/fetch'", /^\S/],
   ['Plumb.listCached()', /\bready 98362432 98362432 0\n\[\]\n\[\s*(?:Object|\{[^]*size: 98362432)[^]*\]$/],
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
   ['model.rank(', /^3 384\n0\.\d\d (The cat|Two kittens)[^]*\n-?0\.\d\d Stock prices fell sharply\.$/],

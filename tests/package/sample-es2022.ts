@@ -1,5 +1,6 @@
 /* What a project without the types of a browser or of Node writes; contents.test.mjs compiles it. */
 import { Plumb, PlumbError, type Message, type Model } from 'plumb-llm';
+import { createHandler } from 'plumb-llm/fetch';
 import OpenAI from 'plumb-llm/openai';
 
 export async function answer(messages: Message[]): Promise<string> {
@@ -15,3 +16,8 @@ export async function answer(messages: Message[]): Promise<string> {
 }
 
 export const why = (error: unknown) => error instanceof PlumbError ? error.code : 'PLUMB_ERROR';
+
+const handler = createHandler({ models: { small: 'model.gguf' }, parallel: 2 });
+// @ts-expect-error: an option that does not exist
+createHandler({ port: 80 });
+export const closed: Promise<void> = handler.close();

@@ -8,6 +8,7 @@ import type {
   Cached, Chat, ChatOptions, CommandResult, GeneratedToken, GenerateOptions, LoadOptions, Message, MetadataValue,
   ModelInfo, Preflight, Progress, Source, Stats, TapRecord, Tool, TraceDocument,
 } from 'plumb-llm';
+import { createHandler } from 'plumb-llm/fetch';
 import OpenAI from 'plumb-llm/openai';
 import type { ChatCompletion, ChatCompletionChunk } from 'plumb-llm/openai';
 
@@ -119,3 +120,6 @@ export async function refused(model: Model) {
   // @ts-expect-error: not awaited it is neither
   model.generate('Hello').length;
 }
+
+/** The handler can stand where a fetch is expected. */
+export const like: typeof fetch = createHandler({ models: { small: 'model.gguf' } });

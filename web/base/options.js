@@ -277,15 +277,18 @@ export const EMBEDDING = {
 const emptyOr = check => value => !(Array.isArray(value) && value.length === 0) && check(value);
 /** What Ollama's API has and models here do not. @param {string} expected @returns {Check} */
 const none = expected => emptyOr(value => value !== '' && expected);
-/** A time: seconds, or a number with its unit; negative: for ever. @type {Check} */
-const duration = value => typeof value !== 'number' && !/^-?\d+(\.\d+)?(ms|s|m|h)$/.test(value)
-  && "a number of seconds, or a text such as '5m'";
+/** A time: seconds, or numbers with their units as Go writes them; negative: for ever. @type {Check} */
+const duration = value => !Number.isFinite(value) && !/^-?((\d+(\.\d*)?(ns|us|ms|s|m|h))+|\d+)$/.test(String(value))
+  && "a number of seconds, or a text such as '5m' or '1h30m'";
 /** @type {Check} */
 const ollamaFormat = value => value !== '' && value !== 'json' && object(value) && "'json' or a JSON Schema";
-/** The roles of Ollama's messages are checked with those of chats. @type {Check} */
-const ollamaMessages = value => !(Array.isArray(value) && value.every(message => !object(message)
-  && !string(message.content ?? '') && !((message.images ?? []).length > 0)))
-  && 'an array of {role, content}, without images, because models read text only';
+/** @param {any} message */
+const isOllamaMessage = ({ content, thinking, tool_name, tool_call_id, tool_calls: calls, images }) =>
+  [content, thinking, tool_name, tool_call_id].every(one => !string(one ?? '')) && !none('none')(images ?? [])
+    && !array(calls ?? []) && (calls ?? []).every((/** @type {any} */ call) => !string(call?.function?.name));
+/** Their roles are checked with those of chats. @type {Check} */
+const ollamaMessages = value => !(Array.isArray(value) && value.every(one => !object(one) && isOllamaMessage(one)))
+  && 'an array of {role, content, tool_calls?}, without images, because models read text only';
 /** Options of Ollama that say how it should compute, which is not for a request to say here. */
 const HARDWARE = Object.fromEntries(['num_ctx', 'num_keep', 'num_batch', 'num_gpu', 'main_gpu', 'low_vram', 'f16_kv',
   'vocab_only', 'use_mmap', 'use_mlock', 'num_thread', 'numa', 'penalize_newline', 'logits_all', 'embedding_only']
@@ -296,9 +299,9 @@ export const OLLAMA_OPTIONS = {
   num_predict: integerFrom(-2, MAX_TOKENS), seed: integer, stop: emptyOr(stop),
   mirostat: oneOf(0), mirostat_tau: within(0, 100), mirostat_eta: within(0, 1), tfs_z: oneOf(1), ...HARDWARE,
 };
-const OLLAMA_ANY = { model: text, options: object, keep_alive: duration };
+const OLLAMA_ANY = { model: text, options: object, keep_alive: duration, stream: boolean };
 const OLLAMA_ANSWER = {
-  ...OLLAMA_ANY, stream: boolean, format: ollamaFormat, think: oneOf(true, false, 'low', 'medium', 'high'),
+  ...OLLAMA_ANY, format: ollamaFormat, think: oneOf(true, false, 'low', 'medium', 'high'),
   logprobs: boolean, top_logprobs: logprobs, truncate: boolean, shift: boolean,
 };
 export const OLLAMA_CHAT = { ...OLLAMA_ANSWER, messages: ollamaMessages, tools };
@@ -324,7 +327,7 @@ export const RERANK = {
 export const CLIENT = { models: object, otherModels: boolean, load: object, memory: count };
 export const HANDLER = {
   ...CLIENT, idle: within(0, Infinity), parallel: integerFrom(1, 16), queue: maximum, maxBody: count,
-  only: oneOf('embeddings'),
+  stalled: within(0, 86400), only: oneOf('embeddings'),
 };
 /** The bodies of requests for tokens and for their text. */
 export const TOKENIZE_REQUEST = {

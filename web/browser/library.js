@@ -1,4 +1,5 @@
-/* `Plumb` in a browser.  The engine runs in a module worker, unless `worker: false` asks for the caller's thread. */
+/* `Plumb` in a browser.  The engine runs in a module worker, unless `worker: false` asks for the caller's thread, or
+ * the caller is a service worker, which can have no worker. */
 import { createPlumb } from '../api/plumb.js';
 import { giveThreads } from '../base/relay.js';
 import { deviceMemory } from '../engine/preflight.js';
@@ -11,7 +12,7 @@ let persistRequested = false;
 /** Loads models. */
 export const library = createPlumb({
   ...platform,
-  worker: true,
+  worker: typeof Worker === 'function',
   postsBlobs: true,
   startWorker(workerUrl) {
     const create = () => new Worker(new URL('./engine-worker.js', import.meta.url), { type: 'module' });

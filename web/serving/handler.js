@@ -20,11 +20,11 @@ import { Turns } from './turns.js';
  * @property {number} [queue]  how many wait for their turn; more are refused with status 429; default 64
  * @property {'embeddings'} [only]  answers only requests for embeddings, reranking and tokens
  * @property {number} [maxBody]  the most bytes of a request's body; default 16 MiB
+ * @property {number} [stalled]  seconds after which a stream that nobody reads is ended; default 60
  * @typedef {import('./models.js').ModelsOptions & OwnHandlerOptions} HandlerOptions */
 /** @typedef {import('../engine/generation.js').Stats} Stats
  * @typedef {import('./route.js').Hold} Hold */
-/** @typedef {(input: Request | string | URL, init?: RequestInit) => Promise<Response>} Fetch  with the arguments of the
- *   platform's fetch.  Rejects with the reason of the request's signal, if that is aborted */
+/** @typedef {(input: Request | string | URL, init?: RequestInit) => Promise<Response>} Fetch */
 /** @typedef {object} Served  what a handler has besides answering
  * @property {{list: () => {name: string, model?: import('../api/plumb.js').Model, users: number}[]}} models  list: all
  *   names, each with its model if it is loaded, and how many use it
@@ -33,12 +33,13 @@ import { Turns } from './turns.js';
  * @property {(path: string) => string | undefined} routeOf  the route of a path, as in /v1/models/*
  * @property {(call: (stats: Stats) => void) => void} onStats  call receives the statistics of each answer that ends
  * @property {() => Promise<void>} close  ends all answers, and frees the models; the next request loads again
- * @typedef {Fetch & Served} Handler */
+ * @typedef {Fetch & Served} Handler  a function that answers a request.  It has the arguments of the platform's fetch,
+ *   and rejects with the reason of the request's signal, if that is aborted */
 
 /** @param {import('./models.js').Loader} plumb @param {HandlerOptions} [options] @returns {Handler} */
 export function createHandler(plumb, options = {}) {
   known.checkOptions('createHandler', options, known.HANDLER);
-  const { parallel = 4, queue = 64, maxBody = 2 ** 24, only, ...rest } = options;
+  const { parallel = 4, queue = 64, maxBody = 2 ** 24, stalled = 60, only, ...rest } = options;
   const models = new Models('createHandler', plumb, rest), turns = new Turns(Math.min(parallel, MOST_SESSIONS), queue);
   /** @type {((stats: Stats) => void)[]} */
   const listeners = [];
@@ -72,7 +73,7 @@ export function createHandler(plumb, options = {}) {
     if (route.method !== 'POST') return responseOf(await route.endpoint({ body: undefined, names, options }));
     const body = await bodyOf(request, maxBody), end = await turns.take(signal);
     try {
-      const response = ending(responseOf(await route.endpoint({ body, names, options })), end, signal);
+      const response = ending(responseOf(await route.endpoint({ body, names, options })), { end, signal, stalled });
       signal.throwIfAborted();
       return response;
     } catch (error) {
@@ -82,8 +83,11 @@ export function createHandler(plumb, options = {}) {
   };
   /** @type {Fetch} */
   const handler = async (input, init) => {
-    const request = input instanceof Request && !init ? input : new Request(input, init);
-    const signal = init?.signal ?? request.signal, path = new URL(request.url).pathname.replace(/(.)\/+$/, '$1');
+    // Servers give a second argument of their own, which is no plain object.
+    const isServed = input instanceof Request && Object.getPrototypeOf(Object(init)) !== Object.prototype;
+    const request = isServed || input instanceof Request && !init ? input : new Request(input, init);
+    const signal = !isServed && init?.signal || request.signal;
+    const path = new URL(request.url).pathname.replace(/(.)\/+$/, '$1');
     try {
       return await respond(request, path, signal);
     } catch (error) {
@@ -111,9 +115,9 @@ function decoded(part) {
   }
 }
 
-/** The response, which calls end when its body was read, or is left, or the signal is aborted.
- * @param {Response} response @param {() => void} end @param {AbortSignal} signal */
-function ending(response, end, signal) {
+/** The response, which calls end when its body was read, or is left, or nobody reads it, or the signal is aborted.
+ * @param {Response} response @param {{end: () => void, signal: AbortSignal, stalled: number}} how */
+function ending(response, { end, signal, stalled }) {
   const isStream = response.headers.get('Content-Type') !== 'application/json';
   if (!isStream || !response.body) {
     end();
@@ -121,11 +125,14 @@ function ending(response, end, signal) {
   }
   const reader = response.body.getReader();
   let unfollow = () => {};
-  const leave = async (/** @type {any} */ reason) => {
+  /** @type {any} */
+  let timer;
+  const done = () => {
     unfollow();
-    await reader.cancel(reason);
+    clearTimeout(timer);
     end();
   };
+  const leave = (/** @type {any} */ reason) => reader.cancel(reason).catch(() => {}).finally(done);
   const body = new ReadableStream({
     start(controller) {
       unfollow = onAbort(signal, reason => {
@@ -134,12 +141,20 @@ function ending(response, end, signal) {
       });
     },
     async pull(controller) {
-      const { done, value } = await reader.read();
+      clearTimeout(timer);
+      const { done: isEnd, value } = await reader.read();
       if (signal.aborted) return;
-      if (!done) return controller.enqueue(value);
-      unfollow();
-      end();
-      controller.close();
+      if (isEnd) {
+        done();
+        return controller.close();
+      }
+      controller.enqueue(value);
+      timer = setTimeout(() => {
+        const error = new HttpError(408, `nobody has read the answer for ${stalled} s`);
+        controller.error(error);
+        leave(error);
+      }, 1000 * stalled);
+      timer.unref?.();
     },
     cancel: leave,
   });

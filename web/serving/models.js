@@ -78,7 +78,7 @@ export class Models {
   async hold(where, name, signal) {
     const wanted = this.#nameOf(where, name);
     for (;;) {
-      while (this.#room && this.#entries.get(wanted)?.model) await this.#room;
+      while (this.#room && this.#entries.get(wanted)?.model) await unlessAborted(this.#room, signal);
       const entry = this.#entries.get(wanted) ?? this.#begin(wanted);
       entry.users++;
       clearTimeout(entry.timer);

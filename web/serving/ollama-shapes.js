@@ -11,7 +11,7 @@ import { closedError } from '../openai/answering.js';
  *   asks: its parameters, and the name by which the models know the model */
 
 const NANOSECONDS = 1e6;   // in a millisecond
-const UNITS = { ms: 0.001, s: 1, m: 60, h: 3600 };
+const UNITS = { ns: 1e-9, us: 1e-6, ms: 0.001, s: 1, m: 60, h: 3600 };
 
 /** A model as Ollama lists it.  Its digest is that of its name, because the file would take long to read.
  * @param {string} name @param {string} modified_at @param {import('../engine/preflight.js').Preflight} [about] */
@@ -36,11 +36,12 @@ export const headOf = ({ given }) => ({ model: given.model, created_at: new Date
 export const durations = milliseconds => Object.fromEntries(Object.entries(milliseconds)
   .map(([name, value]) => [name, Math.round(value * NANOSECONDS)]));
 
-/** How long a model stays loaded, in seconds. @param {number | string} keep */
+/** How long a model stays loaded, in seconds. @param {number | string} keep  which was checked */
 export function secondsOf(keep) {
-  const [, number, unit] = /^(.*?)(ms|s|m|h)?$/.exec(String(keep)) ?? [];
-  const seconds = Number(number) * UNITS[/** @type {keyof typeof UNITS} */ (unit ?? 's')];
-  return seconds < 0 ? Infinity : seconds;
+  const text = String(keep);
+  if (text.startsWith('-')) return Infinity;
+  return [...text.matchAll(/([\d.]+(?:e[-+]?\d+)?)([a-z]*)/g)].reduce((sum, [, number, unit]) =>
+    sum + Number(number) * UNITS[/** @type {keyof typeof UNITS} */ (unit || 's')], 0);
 }
 
 /** OpenAI's parameters for Ollama's options. @param {Record<string, any>} [options] @returns {Record<string, any>} */

@@ -87,7 +87,8 @@ export class Ollama {
       ...logprobs && { logprobs },
     });
     if (!given.messages?.length) return this.#onlyLoad(request, shape);
-    return this.#answer(request, shape, await this.#load(request), messagesOf(given.messages));
+    const messages = messagesOf(given.messages);
+    return this.#answer(request, shape, await this.#load(request), messages);
   }
 
   /** @param {any} body @param {AbortSignal} signal */
@@ -232,8 +233,9 @@ export class Ollama {
     const { where, model: name } = this.#request('api/show', body, known.OLLAMA_SHOW, signal);
     const about = await this.#models.about(where, name, signal);
     const loaded = this.#models.list().find(one => one.name === name)?.model;
-    const { architecture: key, parameters, trainedContext, layers, dimensions, chat, hasLogits, pooling } = about;
-    const capabilities = Object.entries({ completion: hasLogits, tools: chat, embedding: pooling })
+    const { architecture: key, parameters, layers, dimensions, chat, hasLogits, pooling } = about;
+    const { contextLength, trainedContext } = about;
+    const capabilities = Object.entries({ completion: hasLogits, tools: chat, embedding: pooling !== 'none' })
       .flatMap(([name, has]) => has ? [name] : []);
     const { modified_at, details } = await modelOf(name, this.#created, about);
     return {
@@ -241,7 +243,7 @@ export class Ollama {
       template: String(loaded?.metadata['tokenizer.chat_template'] ?? ''),
       model_info: {
         'general.architecture': key, 'general.parameter_count': parameters, [`${key}.block_count`]: layers,
-        [`${key}.context_length`]: trainedContext, [`${key}.embedding_length`]: dimensions,
+        [`${key}.context_length`]: contextLength ?? trainedContext, [`${key}.embedding_length`]: dimensions,
       },
     };
   }
