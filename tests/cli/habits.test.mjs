@@ -99,11 +99,18 @@ test('a name on a server is no file: the message says how to get it', async () =
     [['tokenize', 'https://example.org/a/m.gguf?download=true', 'x'], /curl -L/],
     ...isNode ? [] : [
       [['run', 'https://example.org/a/m.gguf?download=true', 'x'],
-        /curl -L -o m\.gguf 'https:\/\/example\.org\/a\/m\.gguf\?download=true', or use plumb of the package/],
-      [['run', 'hf:owner/repo/sub/m.gguf', 'x'],
-        /curl -L -o m\.gguf 'https:\/\/huggingface\.co\/owner\/repo\/resolve\/main\/sub\/m\.gguf'/],
+        /plumb of the package plumb-llm .*: curl -L -o m\.gguf 'https:\/\/example\.org\/a\/m\.gguf\?download=true'/],
+      [['run', 'https://huggingface.co/owner/repo/resolve/main/m.gguf', 'x'],
+        /curl -L -o m\.gguf 'https:\/\/huggingface\.co\/owner\/repo\/resolve\/main\/m\.gguf'/],
+      ...['hf:owner/repo:sub/m.gguf', 'hf.co/owner/repo:sub/m.gguf', 'hf:owner/repo/sub/m.gguf'].map(name => [
+        ['run', name, 'x'], /curl -LO 'https:\/\/huggingface\.co\/owner\/repo\/resolve\/main\/sub\/m\.gguf'/]),
+      [['run', 'hf:owner/repo@v2:m.gguf', 'x'], /huggingface\.co\/owner\/repo\/resolve\/v2\/m\.gguf'/],
       [['run', '-hf', 'owner/repo:Q4_K_M', 'x'],
-        /hf:owner\/repo:Q4_K_M: .*https:\/\/huggingface\.co\/owner\/repo\/tree\/main/],
+        /hf:owner\/repo:Q4_K_M: .* at https:\/\/huggingface\.co\/owner\/repo\/tree\/main and download it: curl -LO/],
+      [['run', 'https://huggingface.co/owner/repo', 'x'], /at https:\/\/huggingface\.co\/owner\/repo\/tree\/main and/],
+      [['run', 'smollm2:135m', 'x'], /there is no such file; .* plumb of the package plumb-llm takes such names/],
+      [['run', 'https://', 'x'], /curl -L -o model\.gguf 'https:\/\/'/],
+      [['run', 'hf:', 'x'], /no such file/],
     ],
   ]) {
     const { code, out, err } = await plumb(words);
