@@ -195,7 +195,7 @@ int read_prompt(struct prompt *prompt, const struct options *o) {
     const char *given = o->prompt && strcmp(o->prompt, "-") == 0 ? NULL : o->prompt, *input = o->input;
     const size_t n_given = given ? strlen(given) : 0;
     if (o->prompt && !given) input = "-";
-    if (o->command == COMMAND_RUN && !input && !is_input_taken(o) && (given ? is_piped() : !is_terminal())) {
+    if (o->command == COMMAND_RUN && !input && !is_input_taken(o) && (given ? is_piped() : !is_typed())) {
         if (given) wait_for_input();
         input = "-";
     }

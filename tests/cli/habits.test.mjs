@@ -94,6 +94,19 @@ test('a pipe needs no -, and comes before a prompt, as in ollama', async () => {
   assert.match(none.err, /^plumb: run: a prompt is needed, as words after MODEL, with -p TEXT or through a pipe;/);
 });
 
+test('the other commands that read a text need no - either', async () => {
+  const tokens = await output(['tokenize', smol, question, '--ids']);
+  assert.equal(await output(['tokenize', smol, '--ids'], question), tokens);
+  assert.equal(await output(['tokenize', '-m', smol, '--ids'], question), tokens);
+  assert.equal(await output(['logits', smol, '--top', '3'], 'The capital of'),
+    await output(['logits', smol, '-p', 'The capital of', '--top', '3']));
+  const grammar = 'root ::= "a" [0-9]';
+  assert.equal(await output(['grammar', 'sample', '--seed', '1'], grammar),
+    await output(['grammar', 'sample', '-', '--seed', '1'], grammar));
+  assert.equal(await output(['embed', smol, '--pooling', 'mean'], 'a\nb\n'),
+    await output(['embed', smol, '-', '--pooling', 'mean'], 'a\nb\n'));
+});
+
 test('a name on a server is no file: the message says how to get it', async () => {
   for (const [words, says] of [
     [['tokenize', 'https://example.org/a/m.gguf?download=true', 'x'], /curl -L/],

@@ -168,11 +168,14 @@ const REQUEST = {
   fetch: callback, cacheKey: text,
 };
 
+/** Anything else, such as the name of a file, would be the whole prompt of every chat. @type {Check} */
+const jinja = value => !(typeof value === 'string' && (value === 'chatml' || /\{[{%]/.test(value)))
+  && "the text of a chat template, in which {{ or {% is, or 'chatml'";
 const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots };
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,
-  chatTemplate: text, ...REQUEST,
+  chatTemplate: jinja, ...REQUEST,
 };
 export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256, ...REQUEST };
 /** An element of the option adapters of a load, and one of model.setAdapters. */
