@@ -133,6 +133,24 @@ test('a name on a server is no file: the message says how to get it', async () =
   }
 });
 
+test('--chat-template is used instead of the file\'s; a file without one has ChatML, and a note says so', async () => {
+  const args = ['-n', '8', ...EXACT], template = 'Q: {{ messages[0].content }} A:';
+  const expected = await output(['run', smol, '--raw', '-p', 'Q: Why? A:', ...args]);
+  const file = temporary('own.jinja', template);
+  for (const words of [['--chat-template', template], ['--chat-template', file], ['--chat-template-file', file]]) {
+    assert.equal(await output(['run', smol, 'Why?', ...words, ...args]), expected, words[0]);
+  }
+  assert.equal(await output(['chat', smol, '--chat-template', template, ...args], 'Why?\n'), expected);
+  const wrong = await plumb(['run', smol, 'x', '--chat-template', '{% if x is nothing %}']);
+  assert.deepEqual([wrong.code, wrong.out], [1, '']);
+  assert.match(wrong.err, /PLUMB_ERROR_TEMPLATE: /);
+  const { out, err } = await plumb(['run', small, 'Hi', '--json', '-n', '1']);
+  assert.match(err, /^plumb: \S+f32\.gguf: the file has no chat template: ChatML is used, as in llama\.cpp; use --raw/);
+  const chatml = '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n';
+  assert.equal(JSON.parse(out).stats.promptTokens,
+    ids(await output(['tokenize', small, chatml, '--ids', '--parse-special'])).length);
+});
+
 /* ---- chat ---- */
 
 test('chat answers each line and remembers the earlier ones, as the package\'s chat does', async () => {
