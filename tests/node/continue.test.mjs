@@ -76,7 +76,8 @@ describe('the default model', () => {
     assert.match(text, /^ four, five/);
     const create = async params => (await model.chat.completions.create({ messages, temperature: 0, max_tokens: 9,
       ...params })).choices[0].message.content;
-    assert.deepEqual([await create(), await create({ continue_final_message: true })], [text, text]);
+    assert.deepEqual([await create(), await create({ continue_final_message: true }),
+      await create({ continue_final_message: true, add_generation_prompt: false })], [text, text, text]);
     assert.notEqual(await create({ continue_final_message: false }), text);
     assert.equal(await model.generate(messages, { ...greedy, template: { continueFinalMessage: false } }),
       await model.generate(`${whole}<|im_start|>assistant\n`, greedy));

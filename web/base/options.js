@@ -227,6 +227,7 @@ export const COMPLETION = {
   response_format: responseFormat, n: integerFrom(1, 8), ...HARMLESS,
   reasoning_budget: maximum, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
   chat_template_kwargs: template, continue_final_message: oneOf(true, false, 'content', 'reasoning_content'),
+  add_generation_prompt: boolean,
 };
 /** The tools of a response, which have no level of their own for the function. @type {Check} */
 const flatTools = value => !(Array.isArray(value)
