@@ -215,15 +215,14 @@ bool plumb_chat_has_template(const plumb_model *model);
  * JSON text) and others that the template knows, such as "enable_thinking".  With "continue_final_message" (true, or
  * "content" or "reasoning_content") the prompt ends with the text of the last message, which is the assistant's, so
  * that the model goes on with it, as in transformers: true stands for the content if there is some, or else the
- * reasoning.  Messages are adapted to what the template
- * accepts, as llama.cpp's server does; a system message describes tools if the template does not.  The prompt is to be
- * tokenized by plumb_tokenize_marked with these marks, which all bytes have that come from json (but roles), and with
- * PLUMB_ADD_SPECIAL and PLUMB_PARSE_SPECIAL.
+ * reasoning.  Messages are adapted to what the template accepts, as llama.cpp's server does; a system message describes
+ * tools if the template does not.  The prompt is to be tokenized by plumb_tokenize_marked with these marks, which all
+ * bytes have that come from json (but roles), and with PLUMB_ADD_SPECIAL and PLUMB_PARSE_SPECIAL.
  * Returns its length, or a negative plumb_status on failure: PLUMB_ERROR_ARGUMENT if json is not such an object,
- * PLUMB_ERROR_TEMPLATE if the template fails, refuses the chat or reaches a limit.  Dates are those of
- * the C library's localtime, so only one thread may be in this function at a time.  *prompt ends with a 0; it and
- * *marks are valid until the next call of this function or plumb_model_free.  Needs plumb_model_load_vocab or
- * plumb_model_end. */
+ * PLUMB_ERROR_TEMPLATE if there is none and the model has an encoder, or if the template fails, refuses the chat or
+ * reaches a limit.  Dates are those of the C library's localtime, so only one thread may be in this function at a time.
+ * *prompt ends with a 0; it and *marks are valid until the next call of this function or plumb_model_free.  Needs
+ * plumb_model_load_vocab or plumb_model_end. */
 int64_t plumb_chat_render(plumb_model *model, const char *json, size_t n, const char **prompt, const uint8_t **marks);
 /* A text that ends an answer to such a prompt, besides the tokens for which plumb_token_is_eog is true; NULL if there
  * is none.  llama.cpp's server has one for a few families of models, which it knows by their templates. */

@@ -1,5 +1,5 @@
 /* Writes web/base/parameters.js, which has the tables of include/plumb.h for JavaScript, and web/cli/names.js, which
- * has those of src/cli/names.h.
+ * has those of src/cli/names.h and the commands of options.c.
  *
  *   node tools/tables.mjs     (`make docs`) */
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -79,10 +79,15 @@ function rowsOf(header, table) {
   return rows;
 }
 
-/** The text of web/cli/names.js. @param {string} header  names.h */
-export function names(header) {
+/** The text of web/cli/names.js. @param {string} header  names.h @param {string} source  options.c */
+export function names(header, source) {
+  const commands = [...source.matchAll(/\[COMMAND_\w+\] = \{ "(\w+)",/g)].map(([, name]) => name);
   const others = rowsOf(header, 'OTHER_NAMES'), ignored = rowsOf(header, 'IGNORED_OPTIONS');
-  return `/* tools/tables.mjs writes this file from src/cli/names.h: change that, then \`make docs\`. */
+  return `/* tools/tables.mjs writes this file from names.h and options.c in src/cli: change those, \`make docs\`. */
+
+/** The commands of the C program. */
+export const C_COMMANDS = [
+${commands.map(name => `'${name}'`).join(', ').replace(/(.{1,116})(?:, |$)/g, '  $1,\n')}];
 
 /** Other names of options, as llama.cpp and ollama have them. @type {Record<string, string>} */
 export const OTHER_NAMES = {
@@ -98,5 +103,6 @@ ${ignored.map(([name, values, why]) => `  '${name}': { values: ${values}, why: '
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   writeFileSync('web/base/parameters.js', parameters(readFileSync('include/plumb.h', 'utf8')));
-  writeFileSync('web/cli/names.js', names(readFileSync('src/cli/names.h', 'utf8')));
+  writeFileSync('web/cli/names.js', names(readFileSync('src/cli/names.h', 'utf8'),
+    readFileSync('src/cli/options.c', 'utf8')));
 }

@@ -138,10 +138,13 @@ void writer_write(void *user, const char *bytes, size_t n);
  * message. */
 int writer_close(struct writer *w, int code);
 
-/* Whether standard input and standard output are a terminal. */
+/* Whether standard input is a terminal, and whether standard output is one, too. */
+bool is_typed(void);
 bool is_terminal(void);
 /* Whether standard input has been piped in: it is a pipe or a file. */
 bool is_piped(void);
+/* Whether standard input is no terminal and has bytes; waits for the first one. */
+bool has_input(void);
 /* Whether a path is standard input: "-", or the same pipe or file. */
 bool is_standard_input(const char *path);
 /* Says that standard input is waited for, if a second has passed. */

@@ -187,7 +187,9 @@ void *allocate(size_t n) {
     return p;
 }
 
-bool is_terminal(void) { return isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1; }
+bool is_typed(void) { return isatty(STDIN_FILENO) == 1; }
+
+bool is_terminal(void) { return is_typed() && isatty(STDOUT_FILENO) == 1; }
 
 bool is_piped(void) {
     struct stat info;
@@ -196,6 +198,11 @@ bool is_piped(void) {
     if (S_ISFIFO(info.st_mode)) return true;
 #endif
     return S_ISREG(info.st_mode);
+}
+
+bool has_input(void) {
+    const int c = is_typed() ? EOF : getchar();
+    return c != EOF && ungetc(c, stdin) != EOF;
 }
 
 bool is_standard_input(const char *path) {

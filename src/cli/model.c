@@ -74,26 +74,43 @@ static int load_file(plumb_model *model, const char *path, int fd, uint64_t size
     return status == PLUMB_OK || is_finding ? EXIT_OK : report(path, status, plumb_model_error(model));
 }
 
-/* If the name of a file is that of a model on a server, says how to get the file. */
-static bool is_remote(const char *name) {
-    const char *rest = strncmp(name, "hf:", 3) == 0 ? name + 3 : NULL;
-    if (strncmp(name, "http://", 7) == 0 || strncmp(name, "https://", 8) == 0) {
-        const char *slash = strrchr(name, '/'), *file = slash[1] ? slash + 1 : "model.gguf";
-        print_error(EXIT_USAGE, "%s: this program reads files only; download it first: curl -L -o %.*s '%s', or use "
-                    "plumb of the package plumb-llm, which takes URLs", name, (int)strcspn(file, "?#"), file, name);
-        return true;
+/* What follows one of some beginnings of a text; NULL if it has none of them. */
+static const char *after(const char *text, const char *const beginnings[]) {
+    for (size_t i = 0; beginnings[i]; i++) {
+        if (strncmp(text, beginnings[i], strlen(beginnings[i])) == 0) return text + strlen(beginnings[i]);
     }
-    if (!rest) return false;
-    const size_t owner = strcspn(rest, "/"), repository = rest[owner] ? owner + 1 + strcspn(rest + owner + 1, "/:") : 0;
-    if (repository > 0 && rest[repository] == '/') {
-        const char *file = strrchr(rest, '/') + 1;
-        print_error(EXIT_USAGE, "%s: this program reads files only; download it first: curl -L -o %s "
-                    "'https://huggingface.co/%.*s/resolve/main/%s'", name, file, (int)repository, rest,
-                    rest + repository + 1);
+    return NULL;
+}
+
+/* If the name of a file is that of a model on a server, says how to get the file.  The package takes the same names:
+ * URLs, and hf:OWNER/REPOSITORY, perhaps with @BRANCH, and with :FILE.gguf or :TYPE. */
+static bool is_remote(const char *name) {
+    static const char *const schemes[] = { "https://", "http://", NULL };
+    static const char *const hubs[] = { "hf:", "hf.co/", "huggingface.co/", NULL };
+    static const char reads_files[] = "this program reads only files, and plumb of the package plumb-llm takes such "
+                                      "names";
+    const char *host = after(name, schemes), *rest = after(host ? host : name, hubs);
+    const size_t owner = rest ? strcspn(rest, "/") : 0;
+    const bool has_owner = rest && rest[owner] == '/';
+    const size_t n = has_owner ? owner + 1 + strcspn(rest + owner + 1, "/@:") : 0;   /* OWNER/REPOSITORY */
+    const char *branch = rest && rest[n] == '@' ? rest + n + 1 : "main";
+    const int n_branch = (int)strcspn(branch, ":/");
+    const char *file = !has_owner ? NULL : rest[n] == '@' ? branch + n_branch : rest + n;
+    if (host && (!has_owner || *file == '/')) {
+        const char *slash = strrchr(name, '/'), *last = slash[1] && slash + 1 > host ? slash + 1 : "model.gguf";
+        print_error(EXIT_USAGE, "%s: %s; download it: curl -L -o %.*s '%s'", name, reads_files,
+                    (int)strcspn(last, "?#"), last, name);
+    } else if (has_owner && *file && has_gguf_suffix(file)) {
+        print_error(EXIT_USAGE, "%s: %s; download it: curl -LO 'https://huggingface.co/%.*s/resolve/%.*s/%s'", name,
+                    reads_files, (int)n, rest, n_branch, branch, file + 1);
+    } else if (has_owner) {
+        print_error(EXIT_USAGE, "%s: %s; choose a file at https://huggingface.co/%.*s/tree/%.*s and download it: curl "
+                    "-LO 'https://huggingface.co/%.*s/resolve/%.*s/FILE'", name, reads_files, (int)n, rest, n_branch,
+                    branch, (int)n, rest, n_branch, branch);
+    } else if (!strchr(name, '/') && strchr(name, ':') && !has_gguf_suffix(name)) {   /* smollm2:135m */
+        print_error(EXIT_USAGE, "%s: there is no such file; %s", name, reads_files);
     } else {
-        print_error(EXIT_USAGE, "%s: this program reads files only; choose one at https://huggingface.co/%.*s/tree/"
-                    "main and download it: curl -L -o FILE 'https://huggingface.co/%.*s/resolve/main/FILE'", name,
-                    (int)strcspn(rest, ":"), rest, (int)strcspn(rest, ":"), rest);
+        return false;
     }
     return true;
 }
@@ -178,7 +195,7 @@ int read_prompt(struct prompt *prompt, const struct options *o) {
     const char *given = o->prompt && strcmp(o->prompt, "-") == 0 ? NULL : o->prompt, *input = o->input;
     const size_t n_given = given ? strlen(given) : 0;
     if (o->prompt && !given) input = "-";
-    if (o->command == COMMAND_RUN && !input && !is_input_taken(o) && (given ? is_piped() : !is_terminal())) {
+    if (o->command == COMMAND_RUN && !input && !is_input_taken(o) && (given ? is_piped() : !is_typed())) {
         if (given) wait_for_input();
         input = "-";
     }

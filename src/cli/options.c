@@ -224,8 +224,8 @@ static const struct {
         "Reads only the header, so it also works for a file whose tensors are cut off.  Only the first elements of\n"
         "arrays are shown.  Shapes begin with the fastest dimension.\n" },
     [COMMAND_TOKENIZE] = { "tokenize", "MODEL TEXT", "prints the tokens of a text",
-        "Prints one token per line: its id and its bytes, escaped.  If TEXT is -, all bytes of standard input are the\n"
-        "text.\n" },
+        "Prints one token per line: its id and its bytes, escaped.  If TEXT is - or a pipe, all bytes of standard\n"
+        "input are the text.\n" },
     [COMMAND_SCORE] = { "score", "MODEL --ids 1,2,3", "scores the given tokens",
         "Prints for each position: the token fed, the likeliest next token and its logit, the logarithm of the sum\n"
         "of the exponentials of all logits, the log-probability of the token that follows, and the FNV-1a 64 hash of\n"
@@ -598,6 +598,7 @@ static int take_option(int argc, char **argv, int i, struct options *options) {
 static const char *take_grammar_words(struct options *o) {
     if (o->n_file == 0) return "check, sample or match is needed";
     bool is_match = strcmp(o->files[0], "match") == 0, has_file = !o->json_schema && !o->regex;
+    if (o->n_file == 1 && has_file && !is_match && has_input()) o->files[o->n_file++] = "-";
     if (!is_match && strcmp(o->files[0], "check") != 0 && strcmp(o->files[0], "sample") != 0) {
         return "the first word is check, sample or match";
     }
@@ -624,7 +625,10 @@ const char *belongs_to_one(const struct options *o) {
 static const char *check_options(struct options *o) {
     bool takes_texts = 1u << o->command & TAKE_TEXTS && !o->ids;
     bool last_is_text = o->command == COMMAND_TOKENIZE || o->command == COMMAND_PERPLEXITY || takes_texts;
-    if (last_is_text && !o->text && o->n_file > 0) o->text = o->files[--o->n_file];
+    const bool is_model = o->n_file == 1 && (!takes_texts || has_gguf_suffix(o->files[0]));
+    const bool lacks_text = last_is_text && !o->text && (is_model || (takes_texts && o->n_file == 0));
+    if (lacks_text && has_input()) o->text = "-";
+    else if (last_is_text && !o->text && o->n_file > 0) o->text = o->files[--o->n_file];
     if (o->command == COMMAND_GRAMMAR) {
         const char *wrong = take_grammar_words(o);
         if (wrong) return wrong;
@@ -677,7 +681,10 @@ static const char *check_options(struct options *o) {
     if (1u << o->command & TAKE_TOKENS) {
         bool is_needed = o->command != COMMAND_DIAGNOSE || o->n_prompt != UINT32_MAX || o->chat || o->parse_special;
         bool has_text = o->prompt || o->input;
-        if (is_needed && !has_text && !o->ids) return "-p TEXT or --tokens is needed";
+        if (is_needed && !has_text && !o->ids) {
+            if (!has_input()) return "-p TEXT or --tokens is needed";
+            o->prompt = "-";
+        }
         if (o->prompt && o->input) return "-p and --file cannot be combined";
         if (has_text && o->ids) return "-p and --tokens cannot be combined";
         if (o->ids && (o->chat || o->parse_special)) return "--chat and --parse-special need -p, not --tokens";

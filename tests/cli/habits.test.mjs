@@ -94,16 +94,36 @@ test('a pipe needs no -, and comes before a prompt, as in ollama', async () => {
   assert.match(none.err, /^plumb: run: a prompt is needed, as words after MODEL, with -p TEXT or through a pipe;/);
 });
 
+test('the other commands that read a text need no - either', async () => {
+  const tokens = await output(['tokenize', smol, question, '--ids']);
+  assert.equal(await output(['tokenize', smol, '--ids'], question), tokens);
+  assert.equal(await output(['tokenize', '-m', smol, '--ids'], question), tokens);
+  assert.equal(await output(['logits', smol, '--top', '3'], 'The capital of'),
+    await output(['logits', smol, '-p', 'The capital of', '--top', '3']));
+  const grammar = 'root ::= "a" [0-9]';
+  assert.equal(await output(['grammar', 'sample', '--seed', '1'], grammar),
+    await output(['grammar', 'sample', '-', '--seed', '1'], grammar));
+  assert.equal(await output(['embed', smol, '--pooling', 'mean'], 'a\nb\n'),
+    await output(['embed', smol, '-', '--pooling', 'mean'], 'a\nb\n'));
+});
+
 test('a name on a server is no file: the message says how to get it', async () => {
   for (const [words, says] of [
     [['tokenize', 'https://example.org/a/m.gguf?download=true', 'x'], /curl -L/],
     ...isNode ? [] : [
       [['run', 'https://example.org/a/m.gguf?download=true', 'x'],
-        /curl -L -o m\.gguf 'https:\/\/example\.org\/a\/m\.gguf\?download=true', or use plumb of the package/],
-      [['run', 'hf:owner/repo/sub/m.gguf', 'x'],
-        /curl -L -o m\.gguf 'https:\/\/huggingface\.co\/owner\/repo\/resolve\/main\/sub\/m\.gguf'/],
+        /plumb of the package plumb-llm .*: curl -L -o m\.gguf 'https:\/\/example\.org\/a\/m\.gguf\?download=true'/],
+      [['run', 'https://huggingface.co/owner/repo/resolve/main/m.gguf', 'x'],
+        /curl -L -o m\.gguf 'https:\/\/huggingface\.co\/owner\/repo\/resolve\/main\/m\.gguf'/],
+      ...['hf:owner/repo:sub/m.gguf', 'hf.co/owner/repo:sub/m.gguf', 'hf:owner/repo/sub/m.gguf'].map(name => [
+        ['run', name, 'x'], /curl -LO 'https:\/\/huggingface\.co\/owner\/repo\/resolve\/main\/sub\/m\.gguf'/]),
+      [['run', 'hf:owner/repo@v2:m.gguf', 'x'], /huggingface\.co\/owner\/repo\/resolve\/v2\/m\.gguf'/],
       [['run', '-hf', 'owner/repo:Q4_K_M', 'x'],
-        /hf:owner\/repo:Q4_K_M: .*https:\/\/huggingface\.co\/owner\/repo\/tree\/main/],
+        /hf:owner\/repo:Q4_K_M: .* at https:\/\/huggingface\.co\/owner\/repo\/tree\/main and download it: curl -LO/],
+      [['run', 'https://huggingface.co/owner/repo', 'x'], /at https:\/\/huggingface\.co\/owner\/repo\/tree\/main and/],
+      [['run', 'smollm2:135m', 'x'], /there is no such file; .* plumb of the package plumb-llm takes such names/],
+      [['run', 'https://', 'x'], /curl -L -o model\.gguf 'https:\/\/'/],
+      [['run', 'hf:', 'x'], /no such file/],
     ],
   ]) {
     const { code, out, err } = await plumb(words);
@@ -111,6 +131,24 @@ test('a name on a server is no file: the message says how to get it', async () =
     assert.match(err, says);
     assert.match(err, /^plumb: [^\n]*\n$/);
   }
+});
+
+test('--chat-template is used instead of the file\'s; a file without one has ChatML, and a note says so', async () => {
+  const args = ['-n', '8', ...EXACT], template = 'Q: {{ messages[0].content }} A:';
+  const expected = await output(['run', smol, '--raw', '-p', 'Q: Why? A:', ...args]);
+  const file = temporary('own.jinja', template);
+  for (const words of [['--chat-template', template], ['--chat-template', file], ['--chat-template-file', file]]) {
+    assert.equal(await output(['run', smol, 'Why?', ...words, ...args]), expected, words[0]);
+  }
+  assert.equal(await output(['chat', smol, '--chat-template', template, ...args], 'Why?\n'), expected);
+  const wrong = await plumb(['run', smol, 'x', '--chat-template', '{% if x is nothing %}']);
+  assert.deepEqual([wrong.code, wrong.out], [1, '']);
+  assert.match(wrong.err, /PLUMB_ERROR_TEMPLATE: /);
+  const { out, err } = await plumb(['run', small, 'Hi', '--json', '-n', '1']);
+  assert.match(err, /^plumb: \S+f32\.gguf: the file has no chat template: ChatML is used, as in llama\.cpp; use --raw/);
+  const chatml = '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n';
+  assert.equal(JSON.parse(out).stats.promptTokens,
+    ids(await output(['tokenize', small, chatml, '--ids', '--parse-special'])).length);
 });
 
 /* ---- chat ---- */

@@ -81,6 +81,7 @@ const wrong = [
   [['run', smol, '-p', 'x', '-x'], 'unknown option -x'],
   [['run', smol, '-p', 'x', '--te', '1'], 'unknown option --te'],
   [['runn', smol], 'unknown command runn; the nearest is run; see plumb --help'],
+  ...isNode ? [[['servee', smol], 'unknown command servee; the nearest is serve; see plumb --help']] : [],
   ...[['--tempreature', '--temperature'], ['--ctx-sise=9', '--ctx-size'], ['--jsn', '--json'], ['--batchs', '--batch'],
     ['--top_k', '--top-k'], ['-nn', '-n'], ['--ctz', '--ctx'], ['--sed', '--seed'], ['--mirostat-learning-rate', '']]
     .map(([word, nearest]) => [['run', smol, '-p', 'x', word],

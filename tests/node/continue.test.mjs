@@ -76,7 +76,8 @@ describe('the default model', () => {
     assert.match(text, /^ four, five/);
     const create = async params => (await model.chat.completions.create({ messages, temperature: 0, max_tokens: 9,
       ...params })).choices[0].message.content;
-    assert.deepEqual([await create(), await create({ continue_final_message: true })], [text, text]);
+    assert.deepEqual([await create(), await create({ continue_final_message: true }),
+      await create({ continue_final_message: true, add_generation_prompt: false })], [text, text, text]);
     assert.notEqual(await create({ continue_final_message: false }), text);
     assert.equal(await model.generate(messages, { ...greedy, template: { continueFinalMessage: false } }),
       await model.generate(`${whole}<|im_start|>assistant\n`, greedy));
@@ -147,7 +148,11 @@ test('chatTemplate is used instead of the file\'s, and can be replaced', async t
   assert.equal(await model.applyChatTemplate(ask), 'Why?');
   model.chatTemplate = 'chatml';
   assert.equal(await model.applyChatTemplate(ask), '<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n');
-  assert.throws(() => { model.chatTemplate = /** @type {any} */ (5); }, /chatTemplate is 5, expected a non-empty/);
+  for (const wrong of [5, '', 'chat.jinja']) {
+    assert.throws(() => { model.chatTemplate = /** @type {any} */ (wrong); },
+      /chatTemplate is ("[^"]*"|5), expected the text of a chat template, in which \{\{ or \{% is, or 'chatml'/);
+  }
+  await fails(Plumb.load(realPath, { chatTemplate: 'chat.jinja' }), 'PLUMB_ERROR_ARGUMENT', /text of a chat template/);
   model.chatTemplate = '{{ nonsense(';
   await fails(model.applyChatTemplate(ask), 'PLUMB_ERROR_TEMPLATE', /line 1/);
   assert.deepEqual(model.warnings.filter(({ code }) => code === 'template'), []);

@@ -168,11 +168,14 @@ const REQUEST = {
   fetch: callback, cacheKey: text,
 };
 
+/** Anything else, such as the name of a file, would be the whole prompt of every chat. @type {Check} */
+const jinja = value => !(typeof value === 'string' && (value === 'chatml' || /\{[{%]/.test(value)))
+  && "the text of a chat template, in which {{ or {% is, or 'chatml'";
 const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots };
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,
-  chatTemplate: text, ...REQUEST,
+  chatTemplate: jinja, ...REQUEST,
 };
 export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256, ...REQUEST };
 /** An element of the option adapters of a load, and one of model.setAdapters. */
@@ -224,6 +227,7 @@ export const COMPLETION = {
   response_format: responseFormat, n: integerFrom(1, 8), ...HARMLESS,
   reasoning_budget: maximum, reasoning_effort: oneOf('none', 'minimal', 'low', 'medium', 'high'),
   chat_template_kwargs: template, continue_final_message: oneOf(true, false, 'content', 'reasoning_content'),
+  add_generation_prompt: boolean,
 };
 /** The tools of a response, which have no level of their own for the function. @type {Check} */
 const flatTools = value => !(Array.isArray(value)

@@ -72,7 +72,7 @@ export async function promptOf(files, values) {
   const others = [grammarFile, jsonSchema, tools, templateFile, chatTemplate, ...files,
     ...adapters.map((/** @type {any} */ { source }) => source)].filter(path => path !== undefined);
   let path = values.input ?? (isDash ? '-' : undefined);
-  const mayRead = path === undefined && !interactive && (given === undefined ? !isTerminal : isPiped());
+  const mayRead = path === undefined && !interactive && (given === undefined ? !process.stdin.isTTY : isPiped());
   if (mayRead && !others.some(isStandardInput)) path = '-';
   const late = path === '-' && given !== undefined && !process.stdin.isTTY ? setTimeout(() => printError('waiting for '
     + 'standard input, which comes before the prompt; add < /dev/null if there is none'), 1000) : undefined;

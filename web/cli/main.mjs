@@ -10,7 +10,8 @@ import { run } from '../command/wasi.js';
 import { NAMES } from '../loader/names.js';
 import { isRemote } from '../loader/resolve.js';
 import { files } from '../node/wasi-files.js';
-import { CommandError, inC, nameIn, parse } from './arguments.js';
+import { CommandError, inC, nameIn, nearest, parse } from './arguments.js';
+import { C_COMMANDS } from './names.js';
 import { printError, report, watchOutput } from './terminal.js';
 
 /** What --help prints after the C program's help. @type {Record<string, string>} */
@@ -145,6 +146,10 @@ async function main([name, ...words]) {
   if (!command && url) {
     const how = /^https?:/i.test(url) ? `download it first: curl -LO '${url}'` : 'download it first';
     throw new CommandError(`${name}: ${url}: ${how}; only run, bench, chat, preflight and inspect take URLs and names`);
+  }
+  if (!command && name !== undefined && !name.startsWith('-') && name !== 'help' && !C_COMMANDS.includes(name)) {
+    throw new CommandError(`unknown command ${name}${nearest(name, [...Object.keys(COMMANDS), ...C_COMMANDS])}; see `
+      + 'plumb --help');
   }
   if (!command || isInC) return runInC(name === undefined ? [] : [name, ...words]);
   const parsed = parse(name, words, printError);

@@ -1,4 +1,10 @@
-/* tools/tables.mjs writes this file from src/cli/names.h: change that, then `make docs`. */
+/* tools/tables.mjs writes this file from names.h and options.c in src/cli: change those, `make docs`. */
+
+/** The commands of the C program. */
+export const C_COMMANDS = [
+  'run', 'chat', 'inspect', 'tokenize', 'score', 'bench', 'trace', 'logits', 'perplexity', 'embed', 'rank', 'grammar',
+  'diff', 'selfcheck', 'weights', 'diagnose',
+];
 
 /** Other names of options, as llama.cpp and ollama have them. @type {Record<string, string>} */
 export const OTHER_NAMES = {

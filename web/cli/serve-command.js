@@ -10,6 +10,7 @@ import { startServer } from '../node/server.js';
 import { isPageFile } from '../site/page-files.mjs';
 import { createSite } from '../site/serve.mjs';
 import { CommandError, LOAD, pick } from './arguments.js';
+import { templateOf } from './input.js';
 import { kept } from './model-commands.js';
 import { jsonLine, printError, shown } from './terminal.js';
 
@@ -39,7 +40,8 @@ that are on this machine, as plumb list names them.
   --log text|json|none  one line for each request, on standard error
   --grace SECONDS       how long Ctrl-C waits for answers; default 10; a second
                         Ctrl-C ends at once
-  --ctx, --threads, --precision, --kv-type, --snapshots   as in plumb run
+  --ctx, --threads, --precision, --kv-type, --snapshots, --chat-template,
+  --chat-template-file, --model   as in plumb run
 
 Paths: /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings,
 /v1/models, /rerank, /tokenize, /detokenize, /health, /metrics (Prometheus);
@@ -91,7 +93,8 @@ export async function serve(words, values) {
   const { host = '127.0.0.1', port = PORT, names = [], grace = GRACE, log = 'text' } = values;
   const models = await modelsOf(words);
   const handler = createHandler({
-    models, load: pick(values, LOAD), memory: values.memory ?? Math.floor(totalmem() / 2), idle: values.idle,
+    models, load: { ...pick(values, LOAD), chatTemplate: await templateOf('serve', values) },
+    memory: values.memory ?? Math.floor(totalmem() / 2), idle: values.idle,
     parallel: values.parallel, queue: values.queue, only: values.embeddings ? 'embeddings' : undefined,
   });
   const apiKey = values.apiKey ?? (process.env.PLUMB_API_KEY || undefined);

@@ -54,6 +54,8 @@ import {
  * @property {boolean | 'content' | 'reasoning_content' | null} [continue_final_message]  the answer goes on with the
  *   last message, which is the assistant's: with its content, or with its reasoning if it has no content; the result
  *   has only what is new.  It is the default if that message has no calls; false: a new message
+ * @property {boolean | null} [add_generation_prompt]  whether the prompt opens the assistant's message; default: unless
+ *   the last message is continued
  * @property {ResponseFormat | null} [response_format]  json_object: the answer is a JSON object; json_schema: a
  *   value of the schema.  A keyword that cannot be kept is an error
  * @property {number | null} [n]  how many answers, 1 to 8; default 1.  With a seed, that of each is one more
@@ -147,6 +149,7 @@ function checked(params) {
   const where = WHERE, given = givenOf(where, params, known.COMPLETION, '{messages, ...}');
   const { model, messages, stream = false, stream_options, logprobs = false, top_logprobs, tools, tool_choice } = given;
   const { reasoning_effort: effort, chat_template_kwargs: kwargs, continue_final_message: continued } = given;
+  const { add_generation_prompt: opens } = given;
   if (stream_options && !stream) throw argumentError(`${where}: stream_options is only allowed with stream: true`);
   if (top_logprobs !== undefined && !logprobs) {
     throw argumentError(`${where}: top_logprobs is only allowed with logprobs: true`);
@@ -165,6 +168,7 @@ function checked(params) {
     },
     variables: {
       ...continued !== undefined && { continueFinalMessage: continued },
+      ...opens !== undefined && { addGenerationPrompt: opens },
       ...effort === 'none' ? { enable_thinking: false } : effort && { reasoning_effort: effort }, ...kwargs,
     },
     options: { ...optionsOf(given), ...constraintFor(where, given.response_format) },

@@ -59,6 +59,11 @@ int64_t plumb_chat_render(plumb_model *m, const char *json, size_t n, const char
     if (!m->tokenizer) return error_set(&m->err, PLUMB_ERROR_STATE, "the vocabulary is not loaded");
     struct text source;
     PLUMB_TRY(given_source(m, &source, &m->err));
+    plumb_model_info info = { 0 };
+    plumb_model_get_info(m, &info);
+    if (!source.data && info.has_encoder) {   /* a decoder that writes about a text knows no chats */
+        return error_set(&m->err, PLUMB_ERROR_TEMPLATE, "the file has no tokenizer.chat_template");
+    }
     char *bos = special_text(m->tokenizer, tokenizer_bos(m->tokenizer));
     char *eos = special_text(m->tokenizer, tokenizer_eos(m->tokenizer));
     size_t n_prompt = 0;
