@@ -395,3 +395,65 @@ test('the copy of the default model equals the file, and the next load reads it'
   const ms = [first, verified, again].map(({ ms }) => ms.toFixed(0));
   t.diagnostic(`downloaded and checked in ${ms[0]} ms, read again in ${ms[1]} and ${ms[2]} ms`);
 });
+
+test('headers stay at their server, a fetch of the page gets the requests, and cacheKey names the copy', async t => {
+  const cors = { ...HEADERS, 'Access-Control-Allow-Headers': 'authorization, range, x-key' };
+  const seen = [];
+  const elsewhere = await server(t, (request, response) => {
+    if (request.method === 'OPTIONS') return void response.writeHead(204, cors).end();
+    seen.push(['elsewhere', request.headers.authorization]);
+    response.writeHead(200, cors).end(tiny);
+  });
+  const gate = await server(t, (request, response) => {
+    if (request.method === 'OPTIONS') return void response.writeHead(204, cors).end();
+    seen.push(['gate', request.headers.authorization]);
+    if (!request.headers.authorization) return void response.writeHead(401, cors).end('who?');
+    response.writeHead(302, { ...cors, Location: `${elsewhere}file?Signature=s3cret-${seen.length}` }).end();
+  });
+  const headers = { Authorization: 'Bearer s3cret-token' };
+  const result = await page.evaluate(async ({ url, headers }) => {
+    const { code, message } = await failureOf(() => load(`${url}m?key=s3cret-key`));
+    const asked = [];
+    const ownFetch = (address, init) => {
+      asked.push([address, init.signal instanceof AbortSignal]);
+      return fetch(address, init);
+    };
+    const first = await load(`${url}m?key=s3cret-1`, { headers, cacheKey: 'my-model' });
+    const again = await load(`${url}m?key=s3cret-2`, { headers, cacheKey: 'my-model' });
+    const own = await load(`${url}m`, { headers, fetch: ownFetch, cache: 'no-store' });
+    const inPage = await load(`${url}m`, { headers, fetch: ownFetch, cache: 'no-store', worker: false });
+    return { code, message, first, again, own, inPage, asked, list: await Plumb.listCached(),
+      removed: await Plumb.removeCached('my-model') };
+  }, { url: gate, headers });
+  assert.equal(result.code, 'PLUMB_ERROR_IO');
+  assert.match(result.message, /\/m\?\.\.\.: the server answered 401/);
+  const all = [result.first, result.again, result.own, result.inPage];
+  for (const { logits, warnings } of all) {
+    assert.deepEqual(logits, result.first.logits);
+    assert.deepEqual(warnings.filter(({ code }) => code === 'cache'), []);
+  }
+  assert.deepEqual(result.asked, [[`${gate}m`, true], [`${gate}m`, true]]);
+  assert.deepEqual(result.list.map(one => [one.url, one.complete]), [['my-model', true]]);
+  assert.equal(result.removed, true);
+  const pair = [['gate', headers.Authorization], ['elsewhere', undefined]];
+  assert.deepEqual(seen, [['gate', undefined], ...pair, ...pair, ...pair]);
+  assert.doesNotMatch(JSON.stringify([result.message, result.list, all.map(({ warnings }) => warnings)]), /s3cret/);
+});
+
+test('in a page the copies that were not used for longest give way when the quota is nearly full', async () => {
+  const use = (/** @type {string[]} */ names) => page.evaluate(async urls => {
+    const warnings = [];
+    for (const url of urls) warnings.push(...(await load(url)).warnings);
+    return { warnings: warnings.filter(({ code }) => code === 'cache'),
+      names: (await Plumb.listCached()).map(({ url }) => url.split('/').at(-1)) };
+  }, names.map(name => model.replace('model.gguf', name)));
+  assert.deepEqual(await use(['a', 'b', 'c', 'a']), { warnings: [], names: ['a', 'c', 'b'] });
+  // Chromium's command for the quota does not change that of a private window, so the part of it is changed.
+  const { quota } = await page.evaluate(() => navigator.storage.estimate());
+  await context.route('**/web/browser/opfs.js', async route => {
+    const response = await route.fetch(), text = await response.text(), part = (3 * tiny.length + 40000) / quota;
+    assert.match(text, /OF_QUOTA = 0\.8;/);
+    await route.fulfill({ response, body: text.replace(/OF_QUOTA = 0\.8/, `OF_QUOTA = ${part}`) });
+  });
+  assert.deepEqual(await use(['d']), { warnings: [], names: ['d', 'a', 'c'] });
+});

@@ -12,6 +12,7 @@ import { extname, join } from 'node:path';
 import { test } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
 import { ggufHeader } from '../node/gguf.mjs';
+import { imitateHub } from '../node/hub-server.mjs';
 import { realPath, root, server, tinyPath } from '../node/helpers.mjs';
 import { TINY, answer, answers, open, screenshot, setUp, state, whole } from './chat-page.mjs';
 
@@ -135,6 +136,44 @@ test('a URL is checked first: errors, the model found there, and the memory it n
   await state(page, 'ready');
   assert.equal(await page.textContent('#model-name'), 'smollm2 135M');
   assert.deepEqual(page.problems, []);
+  await page.close();
+});
+
+test('a model of the hub is named, checked, loaded, remembered, and not asked for again', async t => {
+  const other = Buffer.from('no model');
+  const hub = await imitateHub({ 'org/tiny-GGUF': { files: {
+    'tiny-Q8_0.gguf': other, 'tiny-Q4_K_M.gguf': readFileSync(tinyPath), 'mmproj-Q4_K_M.gguf': other,
+  } } });
+  t.after(() => hub.close());
+  const page = await open({ ...where, also: 'https://huggingface.co' }, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.context().route('https://huggingface.co/**', async route => {
+    const { pathname, search } = new URL(route.request().url());
+    const response = await route.fetch({ url: `${hub.url}${pathname}${search}` });
+    const link = response.headers().link?.replaceAll(hub.url, 'https://huggingface.co');
+    await route.fulfill({ response, headers: { ...response.headers(), ...link && { link } } });
+  });
+  await page.click('#model');
+  for (const [text, message] of [['smolm2:135m', /There is no such model.*the nearest are smollm2:135m/s],
+    ['hf:org/none', /The server denied access to this model.*hf:org\/none: the hub answered 401/s]]) {
+    await page.fill('#url', text);
+    await page.keyboard.press('Enter');
+    await page.waitForFunction(source => new RegExp(source, 's').test(document.querySelector('#plan').textContent),
+      message.source);
+  }
+  await page.fill('#url', 'https://huggingface.co/org/tiny-GGUF');
+  await page.keyboard.press('Enter');
+  await page.locator('.plan').getByRole('button', { name: /^Download/ }).click();
+  await state(page, 'ready');
+  await page.waitForFunction(() => /^synthetic/.test(document.querySelector('#model-name').textContent));
+  assert.match(hub.seen.at(-1)?.path ?? '', /resolve\/main\/tiny-Q4_K_M\.gguf$/);
+  const asked = hub.seen.length;
+  await page.reload();
+  await state(page, 'ready');
+  assert.equal(hub.seen.length, asked);
+  await page.click('#model');
+  await page.getByRole('button', { name: /^tiny-Q4_K_M\.gguf/ }).waitFor();
+  page.problems.length = 0;   // the refusal that was asked for
   await page.close();
 });
 

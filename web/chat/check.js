@@ -116,8 +116,11 @@ function frame(html) {
 
 /** The model's files in order, under new names. @param {import('../loader/source.js').Source} source
  * @param {AbortSignal} signal @returns {Promise<Record<string, Blob>>} */
-const filesOf = async (source, signal) => Object.fromEntries(await Promise.all(partsOf(source).map(async (part, i) =>
-  [`model-${i + 1}.gguf`, typeof part === 'string' ? await blobOf(part, signal) : part])));
+async function filesOf(source, signal) {
+  const parts = await partsOf(source);
+  return Object.fromEntries(await Promise.all(parts.map(async (part, i) =>
+    [`model-${i + 1}.gguf`, typeof part === 'string' ? await blobOf(part, signal) : part])));
+}
 
 /** The local copy, or else a new download. @param {string} url @param {AbortSignal} signal */
 async function blobOf(url, signal) {

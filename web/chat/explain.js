@@ -23,6 +23,7 @@ const EXPLANATIONS = {
   401: ['The server denied access to this model',
     'It may require a login. Download the file, then open it from your computer.'],
   404: ['The model was not found', 'Check its address, or open a GGUF file from your computer.'],
+  PLUMB_ERROR_ARGUMENT: ['There is no such model', 'Check its name or address; the reason is below.'],
   PLUMB_ERROR_IO: ['The model could not be loaded', 'Check the connection and the address, then try again.'],
   PLUMB_ERROR_CHECKSUM: ['The file does not match its checksum',
     'Its bytes are damaged or have changed. Load it again.'],

@@ -1,10 +1,12 @@
 /* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
 import { Plumb, PlumbError } from '../index.js';
+import { firstOf } from '../loader/source.js';
 import {
   count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size,
   toast,
 } from './dom.js';
 import { explain } from './explain.js';
+import { isName } from './model-files.js';
 import { kindOf, USE } from './offered.js';
 import { createDialog } from './panels.js';
 
@@ -26,8 +28,8 @@ function addDialog(another) {
       section('offer', 'Offered here', make('ul', { id: 'offered' })),
       section('another', another,
         make('form', { id: 'address', className: 'row' },
-          make('label', { htmlFor: 'url', className: 'hidden' }, 'Address of a GGUF file'),
-          make('input', { type: 'text', inputMode: 'url', id: 'url', placeholder: 'https://…/model.gguf',
+          make('label', { htmlFor: 'url', className: 'hidden' }, 'Address of a GGUF file, or a name on the hub'),
+          make('input', { type: 'text', inputMode: 'url', id: 'url', placeholder: 'hf:org/repo or https://…/model.gguf',
             spellcheck: false, required: true }),
           make('button', { type: 'submit', id: 'look' }, 'Check')),
         make('div', { className: 'row' }, make('button', { type: 'button', id: 'open' }, 'Open files…'),
@@ -122,7 +124,8 @@ export class ModelsDialog {
         advice: 'Check the link to this page. You can load the default model or choose another.' });
     }
     this.#name.textContent = nameOfSource(source);
-    if (!requested || new URL(source).origin === location.origin || await isStored(source)) return loader.load(source);
+    const isHere = !isName(source) && new URL(source).origin === location.origin;
+    if (!requested || isHere || await isStored(source)) return loader.load(source);
     loader.fail(source, { title: 'This model is not downloaded yet', detail: source,
       advice: 'The link to this page asks for it. See what it needs, then download it or choose another.' });
     this.#open();
@@ -217,11 +220,9 @@ export class ModelsDialog {
   }
 }
 
-/** The URL of the first part, which stands for the whole split model. @param {string} url */
-const firstOf = url => url.replace(/-\d{5}(?=-of-\d{5}\.gguf(?:$|[?#]))/, '-00001');
-
-/** Whether there is a whole or partial copy of a model. @param {string} url */
-const isStored = async url => (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(url));
+/** Whether there is a whole or partial copy of a model, of a name only a whole one. @param {string} source */
+const isStored = async source => isName(source) ? Boolean(await Plumb.openCached(source).catch(() => undefined))
+  : (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(source));
 
 /** The copies by model: those of a split model become one. @param {import('../loader/copy-store.js').Cached[]} kept */
 function grouped(kept) {
@@ -238,15 +239,15 @@ function grouped(kept) {
   });
 }
 
-/** @param {unknown} text @returns {string | undefined} */
+/** The URL or the name that a text is. @param {unknown} text @returns {string | undefined} */
 function addressOf(text) {
   const trimmed = String(text).trim();
+  if (isName(trimmed)) return trimmed;
   const full = /^[\w-]+(\.[\w-]+)+\//.test(trimmed) ? `https://${trimmed}` : trimmed;
   try {
     const url = new URL(full, location.href);
     url.username = url.password = '';   // fetch refuses them
     decodeURIComponent(url.pathname);   // throws if its name cannot be decoded
-    if (url.hostname === 'huggingface.co') url.pathname = url.pathname.replace('/blob/', '/resolve/');   // its page
     return /^https?:$/.test(url.protocol) ? url.href : undefined;
   } catch {
     return undefined;
@@ -257,7 +258,7 @@ function addressOf(text) {
 function nameOfSource(source) {
   const one = Array.isArray(source) ? source[0] : source;
   if (one instanceof File) return one.name.replace(/\.gguf$/i, '');
-  return typeof one === 'string' ? fileName(one).replace(/\.gguf$/i, '') : 'Model';
+  return typeof one !== 'string' ? 'Model' : isName(one) ? one : fileName(one).replace(/\.gguf$/i, '');
 }
 
 /** @param {Record<string, string>} entries */

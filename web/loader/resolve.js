@@ -12,7 +12,7 @@ import { describe } from './source.js';
 /** @typedef {import('./source.js').Sites & {
  *   hub?: () => import('./hub.js').HubSite,
  *   exists?: (text: string) => boolean,
- *   store?: import('./copy-store.js').Store,
+ *   store?: Pick<import('./copy-store.js').Store, 'list'>,
  *   pause?: import('./download.js').DownloadOptions['pause']}} Places  hub: the server of the hub, and a token; exists:
  *   whether a text is the path of a file */
 /** @typedef {import('./request.js').RequestOptions & {

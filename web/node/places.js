@@ -9,7 +9,7 @@ import { HUB } from '../loader/hub.js';
 import { urlPart } from '../loader/source.js';
 import { attempt, platform } from './platform.js';
 
-/** @type {import('../loader/resolve.js').Places} */
+/** @type {import('../loader/resolve.js').Places & {store?: import('../loader/copy-store.js').Store}} */
 export const places = {
   store: platform.store,
   hub: () => ({ url: process.env.HF_ENDPOINT || HUB, token: process.env.HF_TOKEN || undefined }),

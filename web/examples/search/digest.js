@@ -12,7 +12,7 @@ const PIECE = 1 << 20;
  * @param {import('../../loader/source.js').Source} source  of a model that is loaded */
 export async function digestOf(source) {
   const hash = sha256.create();
-  for (const part of partsOf(source)) {
+  for (const part of await partsOf(source)) {
     const file = part instanceof File ? part : await Plumb.openCached(part).catch(() => undefined);
     if (!file) return randomHex(32);
     for (let at = 0; at < file.size; at += PIECE) {
