@@ -195,7 +195,8 @@ for (const { name, symbols } of exported) {
 for (const symbol of new Set(exported.flatMap(({ symbols }) => symbols))) {
   const declaration = declarationOf(symbol);
   page.push(...ts.isClassDeclaration(declaration) ? classText(declaration)
-    : ts.isVariableDeclaration(declaration) ? objectText(symbol) : typedefText(symbol));
+    : ts.isFunctionDeclaration(declaration) ? [`## ${symbol.name}`, '', ...functionText(symbol.name, declaration)]
+      : ts.isVariableDeclaration(declaration) ? objectText(symbol) : typedefText(symbol));
 }
 if (missing.size > 0) throw new Error(`no entry exports these types: ${[...missing].join(', ')}`);
 process.stdout.write(page.join('\n').replace(/\n{3,}/g, '\n\n').trimEnd() + '\n');
