@@ -8,7 +8,8 @@ import ts from 'typescript';
 const web = fileURLToPath(new URL('../web/', import.meta.url));
 const { config } = ts.readConfigFile(`${web}tsconfig.json`, ts.sys.readFile);
 const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, web);
-const ENTRIES = { 'plumb-llm': 'index.js', 'plumb-llm/openai': 'openai.js', 'plumb-llm/fetch': 'fetch.js' };
+const ENTRIES = { 'plumb-llm': 'index.js', 'plumb-llm/openai': 'openai.js', 'plumb-llm/fetch': 'fetch.js',
+  'plumb-llm/ai': 'ai.js' };
 const program = ts.createProgram(Object.values(ENTRIES).map(file => web + file), options);
 const checker = program.getTypeChecker();
 
