@@ -8,7 +8,8 @@ import ts from 'typescript';
 const web = fileURLToPath(new URL('../web/', import.meta.url));
 const { config } = ts.readConfigFile(`${web}tsconfig.json`, ts.sys.readFile);
 const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, web);
-const ENTRIES = { 'plumb-llm': 'index.js', 'plumb-llm/openai': 'openai.js', 'plumb-llm/fetch': 'fetch.js' };
+const ENTRIES = { 'plumb-llm': 'index.js', 'plumb-llm/openai': 'openai.js', 'plumb-llm/fetch': 'fetch.js',
+  'plumb-llm/ai': 'ai.js' };
 const program = ts.createProgram(Object.values(ENTRIES).map(file => web + file), options);
 const checker = program.getTypeChecker();
 
@@ -195,7 +196,8 @@ for (const { name, symbols } of exported) {
 for (const symbol of new Set(exported.flatMap(({ symbols }) => symbols))) {
   const declaration = declarationOf(symbol);
   page.push(...ts.isClassDeclaration(declaration) ? classText(declaration)
-    : ts.isVariableDeclaration(declaration) ? objectText(symbol) : typedefText(symbol));
+    : ts.isFunctionDeclaration(declaration) ? [`## ${symbol.name}`, '', ...functionText(symbol.name, declaration)]
+      : ts.isVariableDeclaration(declaration) ? objectText(symbol) : typedefText(symbol));
 }
 if (missing.size > 0) throw new Error(`no entry exports these types: ${[...missing].join(', ')}`);
 process.stdout.write(page.join('\n').replace(/\n{3,}/g, '\n\n').trimEnd() + '\n');

@@ -3,6 +3,7 @@ import { library } from './browser/library.js';
 // library.js imports this module.  Importing it here lets the browser fetch both at the same time.
 import './browser/platform.js';
 
+export { fitCalibration } from './answers/calibration.js';
 export { PlumbError } from './base/errors.js';
 export { Adapter, Model } from './api/plumb.js';
 export { Session } from './api/session.js';
@@ -28,6 +29,18 @@ export const Plumb = library;
  * @typedef {import('./engine/embed.js').EmbedOptions} EmbedOptions
  * @typedef {import('./engine/embed.js').RankOptions} RankOptions
  * @typedef {import('./engine/embed.js').EmbedProgress} EmbedProgress
+ * @typedef {import('./api/decide.js').DecideOptions} DecideOptions
+ * @typedef {import('./engine/decide.js').DecideStats} DecideStats
+ * @typedef {import('./answers/decisions.js').DecisionQuestion} DecisionQuestion
+ * @typedef {import('./answers/decisions.js').BooleanQuestion} BooleanQuestion
+ * @typedef {import('./answers/decisions.js').ChoiceQuestion} ChoiceQuestion
+ * @typedef {import('./answers/decisions.js').ScoreQuestion} ScoreQuestion
+ * @typedef {import('./answers/decisions.js').BooleanAnswer} BooleanAnswer
+ * @typedef {import('./answers/decisions.js').ChoiceAnswer} ChoiceAnswer
+ * @typedef {import('./answers/decisions.js').ScoreAnswer} ScoreAnswer
+ * @typedef {import('./answers/decisions.js').Calibration} Calibration
+ * @typedef {import('./answers/decisions.js').DecisionAnswer} DecisionAnswer
+ * @typedef {import('./answers/calibration.js').DecisionExample} DecisionExample
  * @typedef {import('./engine/session.js').GeneratedToken} GeneratedToken
  * @typedef {import('./engine/session.js').Candidate} Candidate
  * @typedef {import('./answers/messages.js').TemplateOptions} TemplateOptions
@@ -59,6 +72,8 @@ export const Plumb = library;
  * @typedef {import('./engine/traces.js').TapRecord} TapRecord
  * @typedef {import('./engine/traces.js').TraceDocument} TraceDocument */
 /** @template T @typedef {import('./api/object.js').ObjectAnswer<T>} ObjectAnswer */
+/** @template Q @typedef {import('./api/decide.js').DecideResult<Q>} DecideResult */
+/** @template Q @typedef {import('./answers/decisions.js').AnswerTo<Q>} AnswerTo */
 /** @template P, R @typedef {import('./api/text-answer.js').TextAnswer<P, R>} TextAnswer */
 /** @template S @typedef {import('./api/infer.js').FromSchema<S>} FromSchema */
 /** @template T @typedef {import('./api/infer.js').DeepPartial<T>} DeepPartial */

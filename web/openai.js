@@ -23,7 +23,19 @@ export { PlumbError } from './index.js';
  * @typedef {import('./openai/embeddings.js').Embeddings} Embeddings
  * @typedef {import('./openai/embeddings.js').EmbeddingParameters} EmbeddingParameters
  * @typedef {import('./openai/embeddings.js').EmbeddingResponse} EmbeddingResponse
- * @typedef {import('./openai/embeddings.js').Embedding} Embedding */
+ * @typedef {import('./openai/embeddings.js').Embedding} Embedding
+ * @typedef {import('./openai/decisions.js').Decisions} Decisions
+ * @typedef {import('./openai/decisions.js').DecisionParameters} DecisionParameters
+ * @typedef {import('./openai/decisions.js').DecisionQuestionParam} DecisionQuestionParam
+ * @typedef {import('./openai/decisions.js').DecisionItem} DecisionItem
+ * @typedef {import('./openai/decisions.js').DecisionPart} DecisionPart
+ * @typedef {import('./openai/decisions.js').Decision} Decision
+ * @typedef {import('./openai/decisions.js').OpenAIAnswer} OpenAIAnswer
+ * @typedef {import('./openai/decisions.js').SystemOneParameters} SystemOneParameters
+ * @typedef {import('./openai/decisions.js').SystemOneQuestion} SystemOneQuestion
+ * @typedef {import('./openai/decisions.js').SystemOneAnswer} SystemOneAnswer
+ * @typedef {import('./openai/decisions.js').SystemOneResponse} SystemOneResponse
+ * @typedef {import('./openai/decisions.js').Entry} Entry */
 
 /** @template C @typedef {import('./openai/answering.js').Stream<C>} Stream */
 

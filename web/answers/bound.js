@@ -1,6 +1,6 @@
 /* Answers that are bound to a grammar from the start: what comes before the bound text.  A model that thinks does so
  * first, and some formats have a header or a mark before each text. */
-import { begunIn, CHANNEL, endsWith, opensOf } from './formats.js';
+import { begunIn, CHANNEL, endsWith, FORMAT, opensOf, promptOf } from './formats.js';
 import { either, literal, quoted, without } from './gbnf.js';
 
 /** @typedef {import('../engine/engine.js').Grammar} Grammar
@@ -31,6 +31,17 @@ export function headOf(format, prompt, continued) {
     marks: channels ? [] : marks.filter(mark => mark !== begunMark && named.includes(mark)),
   };
   return { ...head, isEmpty: !channels && !head.think && head.skip === '' && head.marks.length === 0 };
+}
+
+/** A prompt behind which a bound text comes at once, without reasoning.
+ * @param {import('./gbnf.js').Vocabulary & import('./formats.js').Continuing
+ *   & Record<typeof FORMAT, () => Promise<Format>>} model
+ * @param {Int32Array} ids  the prompt of a chat */
+export async function withoutReasoning(model, ids) {
+  const format = await model[FORMAT](), { prompt, continued } = await promptOf(model, ids, format);
+  const { skip } = headOf(format, prompt, continued);
+  if (!skip) return ids;
+  return Int32Array.of(...ids, ...await model.tokenize(skip, { addSpecial: false, parseSpecial: true }));
 }
 
 /** The grammar of a bound text with what comes before it.

@@ -16,6 +16,7 @@ import { copiesOf, explained, resolve } from '../loader/resolve.js';
 import { concealed, concealer, copyName } from '../loader/secrets.js';
 import { describe, expand, originOf } from '../loader/source.js';
 import { Completions } from '../openai/completions.js';
+import { Decisions } from '../openai/decisions.js';
 import { Embeddings } from '../openai/embeddings.js';
 import { CONTINUED, FORMAT, POOL } from '../answers/formats.js';
 import { plainTools } from '../answers/constraint.js';
@@ -435,6 +436,8 @@ export class Model extends Session {
       new Chat(this, options), { completions: new Completions(held) });
     /** Embeddings with OpenAI's parameters and results. */
     this.embeddings = new Embeddings(held);
+    /** Decisions with the parameters and results of OpenAI and of System One. */
+    this.decisions = new Decisions(held);
     /** What runs differently from what was asked for, and why.  'threads': there is only one thread.  'module': the
      * fastest module does not load, and a slower one with the same results runs.  'cache': no copy is kept.
      * 'template': the file has no chat template, so that its first chat was put into ChatML.

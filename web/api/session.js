@@ -2,17 +2,19 @@
 import { ASYNC_DISPOSE, onAbort } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
-import { headOf } from '../answers/bound.js';
+import { withoutReasoning } from '../answers/bound.js';
 import { WHOLE, withGrammar } from '../answers/constraint.js';
 import { CONTINUED, endsWith, FORMAT, opensOf, POOL, promptOf } from '../answers/formats.js';
 import { Chat } from './chat.js';
+import { decide } from './decide.js';
 import { TextAnswer } from './text-answer.js';
 
 /** @typedef {import('../answers/messages.js').Message} Message
  * @typedef {import('../answers/messages.js').TemplateOptions} TemplateOptions
  * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../engine/generation.js').Stats} Stats
- * @typedef {import('../answers/messages.js').ChatModel} ChatModel */
+ * @typedef {import('../answers/messages.js').ChatModel} ChatModel
+ * @typedef {import('../answers/decisions.js').DecisionQuestion} DecisionQuestion */
 
 /** @typedef {object} ModelInfo
  * @property {string} architecture  general.architecture of the file
@@ -132,7 +134,7 @@ export class Session {
       await withGrammar('generate', this, options);
     const prepared = await this.#owner[PROMPT](prompt, parseSpecial ?? true, template ?? {}), { isChat } = prepared;
     let { ids } = prepared;
-    if (Array.isArray(prompt) && isChat && rest.grammar && !options.triggers) ids = await this.#skipped(ids);
+    if (Array.isArray(prompt) && isChat && rest.grammar && !options.triggers) ids = await withoutReasoning(this, ids);
     // A whole answer's grammar has reasoning in it.
     const whole = /** @type {{[WHOLE]?: import('../answers/constraint.js').Whole}} */ (options)[WHOLE];
     if (reasoningBudget !== undefined && rest.grammar && !whole) {
@@ -174,6 +176,21 @@ export class Session {
       abort.abort();   // stops the generation if the loop was left
       this.lastStats = await result.catch(() => this.lastStats);
     }
+  }
+
+  /** Answers questions about a context with probabilities.  A model that generates text computes the context once, and
+   * the labels of all questions together: nothing is generated, and the same numbers come out on every host.  The
+   * session then holds what the prompts of the questions have in common at their start.  An embedding model compares
+   * the context with the descriptions of the labels, or else with the labels; a reranker with the instructions too.
+   * @template {Record<string, DecisionQuestion>} Q
+   * @param {string | Message[] | Int32Array | number[]} context @param {Q} questions  1 to 400, by their names
+   * @param {import('./decide.js').DecideOptions} [options]
+   * @returns {Promise<import('./decide.js').DecideResult<Q>>} */
+  async decide(context, questions, options = {}) {
+    return decide({
+      model: this, call: (...args) => this.#call(...args),
+      promptIds: async (prompt, template) => (await this.#owner[PROMPT](prompt, false, template)).ids,
+    }, context, questions, options);
   }
 
   /** Computes one more token.  PLUMB_ERROR_TOKEN: the token is not in the vocabulary; PLUMB_ERROR_CONTEXT: the context
@@ -223,14 +240,6 @@ export class Session {
     const isBytes = bytes instanceof Uint8Array || bytes instanceof ArrayBuffer;
     if (!isBytes) throw argumentError('restore: expected a Uint8Array or an ArrayBuffer, as save has returned it');
     await this.#call('restore', { bytes: bytes instanceof ArrayBuffer ? new Uint8Array(bytes) : bytes });
-  }
-
-  /** A prompt behind which a text that a grammar binds comes at once, without reasoning. @param {Int32Array} ids */
-  async #skipped(ids) {
-    const format = await this[FORMAT](), { prompt, continued } = await promptOf(this, ids, format);
-    const { skip } = headOf(format, prompt, continued);
-    if (!skip) return ids;
-    return Int32Array.of(...ids, ...await this.tokenize(skip, { addSpecial: false, parseSpecial: true }));
   }
 
   // ---- what all sessions of a model have ----

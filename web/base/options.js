@@ -277,6 +277,38 @@ export const EMBEDDING = {
   model: text, input: embeddingInput, dimensions: count, encoding_format: oneOf('float', 'base64'), user: string,
   pooling: oneOf('mean', 'cls', 'last'), truncate: boolean,
 };
+/** How many questions a decision has at most, and how many labels a question. */
+const MAX_QUESTIONS = 400, MAX_LABELS = 255;
+/** @type {Check} */
+const safe = value => !Number.isSafeInteger(value) && 'an integer';
+/** The choices or levels of a question. @type {Check} */
+const labels = value => {
+  const isLabel = (/** @type {any} */ one) => !text(one) || !object(one) && !text(one.value)
+    && (one.description === undefined || !text(one.description))
+    && Object.keys(one).every(key => key === 'value' || key === 'description');
+  return !(Array.isArray(value) && value.length >= 2 && value.length <= MAX_LABELS && value.every(isLabel)
+    && new Set(value.map(one => one.value ?? one)).size === value.length)
+    && `an array of 2 to ${MAX_LABELS} different labels, each a non-empty string or {value, description?}`;
+};
+/** The options of decide, its questions by their type, and the calibration of a question. */
+export const DECIDE = { prompt: named(['chat', 'text', 'none']), template, contentFree: boolean, signal };
+const QUESTION = { type: named(['boolean', 'choice', 'score']), instructions: text, calibration: object };
+const QUESTIONS = {
+  boolean: { ...QUESTION, criteria: object }, choice: { ...QUESTION, choices: labels },
+  score: { ...QUESTION, levels: labels, min: safe, max: safe },
+};
+const CRITERIA = { true: text, false: text };
+const CALIBRATION = { temperature: within(1e-6, 1e6), bias: object };
+/** The parameters of decisions.create and decisions.systemOne. */
+const input = (/** @type {any} */ value) => typeof value !== 'string' && !(Array.isArray(value) && value.length > 0)
+  && 'a string or a non-empty array of messages, calls and outputs';
+export const DECISION = {
+  model: text, input, questions: array, safety_identifier: string, prompt_cache_key: string,
+  prompt_cache_options: object, content_free: boolean,
+};
+export const SYSTEM_ONE = { model: text, state: present, questions: object, content_free: boolean };
+/** The options of fitCalibration. */
+export const FIT = { bias: boolean };
 /** @param {Check} check @returns {Check} */
 const emptyOr = check => value => !(Array.isArray(value) && value.length === 0) && check(value);
 /** What Ollama's API has and models here do not. @param {string} expected @returns {Check} */
@@ -429,6 +461,47 @@ export function checkNesting(where, value) {
       throw argumentError(`${where}: an argument is nested more than ${MAX_NESTING} levels deep`);
     }
     level = level.flatMap(one => typeof one === 'object' && one !== null ? Object.values(one) : []);
+  }
+}
+
+/** Throws unless `questions` is an object of questions that can be decided.
+ * @param {string} where  the function's name, for the message @param {any} questions */
+export function checkQuestions(where, questions) {
+  const all = object(questions) || Array.isArray(questions) ? [] : Object.entries(questions);
+  if (all.length === 0 || all.length > MAX_QUESTIONS) {
+    throw argumentError(`${where}: the questions are ${all.length ? `${all.length} questions` : shown(questions)}, `
+      + `expected an object of 1 to ${MAX_QUESTIONS} questions by their names`);
+  }
+  for (const [name, question] of all) checkQuestion(`${where}: question ${JSON.stringify(name)}`, question);
+}
+
+/** @param {string} where @param {any} question */
+export function checkQuestion(where, question) {
+  const type = QUESTION.type(Object(question).type);
+  if (type) throw argumentError(`${where}: type is ${shown(Object(question).type)}, expected ${type}`);
+  checkOptions(where, question, QUESTIONS[/** @type {keyof typeof QUESTIONS} */ (question.type)]);
+  const { choices, levels, min, max, criteria, calibration } = question;
+  if (question.type === 'choice' && choices === undefined) throw argumentError(`${where}: choices are missing`);
+  if (question.type === 'score' && (levels === undefined) === (min === undefined || max === undefined)) {
+    throw argumentError(`${where}: expected either levels, or min and max`);
+  }
+  if (levels !== undefined && (min ?? max) !== undefined) {
+    throw argumentError(`${where}: levels and ${min === undefined ? 'max' : 'min'} exclude each other`);
+  }
+  if (min !== undefined && !(max > min && max - min < MAX_LABELS)) {
+    throw argumentError(`${where}: from ${min} to ${max} there are not 2 to ${MAX_LABELS} integers`);
+  }
+  checkOptions(`${where}: criteria`, criteria, CRITERIA);
+  checkCalibration(`${where}: calibration`, calibration);
+}
+
+/** @param {string} where @param {any} calibration */
+export function checkCalibration(where, calibration) {
+  checkOptions(where, calibration, CALIBRATION);
+  for (const [label, bias] of Object.entries(calibration?.bias ?? {})) {
+    if (!Number.isFinite(bias)) {
+      throw argumentError(`${where}: the bias of ${JSON.stringify(label)} is ${shown(bias)}, expected a finite number`);
+    }
   }
 }
 

@@ -44,7 +44,8 @@ that are on this machine, as plumb list names them.
   --chat-template-file, --model   as in plumb run
 
 Paths: /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings,
-/v1/models, /rerank, /tokenize, /detokenize, /health, /metrics (Prometheus);
+/v1/decisions, /v1/systemone, /v1/models, /rerank, /tokenize, /detokenize,
+/health, /metrics (Prometheus);
 of Ollama /api/chat, /api/generate, /api/embed, /api/tags, /api/show, /api/ps.
 `;
 

@@ -471,13 +471,10 @@ export class Engine extends Instance {
 
   // ---- tokenizer ----
 
-  /** @param {string} text @param {{addSpecial?: boolean, parseSpecial?: boolean}} [options] */
-  tokenize(text, { addSpecial, parseSpecial } = {}) {
-    return this.#tokenize(text, (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0));
-  }
-
-  /** @param {string} text @param {number} flags */
-  #tokenize(text, flags) {
+  /** @param {string} text @param {{addSpecial?: boolean, parseSpecial?: boolean, continues?: boolean}} [options]
+   *   continues: the text continues another one */
+  tokenize(text, { addSpecial, parseSpecial, continues } = {}) {
+    const flags = (addSpecial ? ADD_SPECIAL : 0) | (parseSpecial ? PARSE_SPECIAL : 0) | (continues ? CONTINUES : 0);
     return this.withText(text, (chars, length) => this.#ids(length + 8, (ids, cap) =>
       this.c.plumb_tokenize(this.#model, chars, length, flags, ids, cap)));
   }
@@ -693,7 +690,7 @@ export class Engine extends Instance {
        * nothing. */
       forced: () => {
         const text = matcher?.forced();
-        const ids = text ? this.#tokenize(text, CONTINUES).subarray(0, -1) : [];
+        const ids = text ? this.tokenize(text, { continues: true }).subarray(0, -1) : [];
         return ids.length >= 2 ? [...ids].slice(0, matcher?.acceptAll(ids)) : [];
       },
       /** With each call the set of tokens that the grammar allowed in the place of the next token, from the first on;

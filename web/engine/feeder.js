@@ -10,6 +10,7 @@ import { PlumbError } from '../base/errors.js';
  * @property {Session} session
  * @property {Int32Array} ids
  * @property {number} at  how many of them were fed
+ * @property {boolean} isPrompt  no text waits for them, however few they are
  * @property {() => boolean} isStopped
  * @property {(fed: number) => void} resolve
  * @property {(error: unknown) => void} reject */
@@ -33,11 +34,12 @@ export class Feeder {
   }
 
   /** Feeds ids to a session, in batches.  Returns how many were fed, which is fewer than all if isStopped ended it.
-   * @param {Session} session @param {Int32Array} ids @param {() => boolean} isStopped @returns {Promise<number>} */
-  feed(session, ids, isStopped) {
+   * @param {Session} session @param {Int32Array} ids @param {() => boolean} isStopped
+   * @param {boolean} [isPrompt]  as in Waiting @returns {Promise<number>} */
+  feed(session, ids, isStopped, isPrompt = false) {
     if (ids.length === 0) return Promise.resolve(0);
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ session, ids, at: 0, isStopped, resolve, reject });
+      this.#waiting.push({ session, ids, at: 0, isPrompt, isStopped, resolve, reject });
       if (!this.#isRunning) this.#run();
     });
   }
@@ -69,7 +71,8 @@ export class Feeder {
   #next() {
     const [{ session: first }] = this.#waiting, together = this.#waiting.filter(({ session }) => session.joins(first));
     const left = (/** @type {Waiting} */ { ids, at }) => ids.length - at;
-    const answers = together.filter(one => left(one) <= STEP), prompts = together.filter(one => left(one) > STEP);
+    const isAnswer = (/** @type {Waiting} */ one) => !one.isPrompt && left(one) <= STEP;
+    const answers = together.filter(isAnswer), prompts = together.filter(one => !isAnswer(one));
     let free = Math.min(...together.map(({ session }) => session.batch));
     /** @type {{one: Waiting, n: number}[]} */
     const next = [];

@@ -9,6 +9,7 @@ import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
+import { decide } from './decide.js';
 import { embed, rank } from './embed.js';
 import { Engine } from './engine.js';
 import { Feeder } from './feeder.js';
@@ -580,6 +581,13 @@ const computing = host => ({
   embed: host.inOrder(({ texts, options }, call) => embed(host.engine, texts, options, embedding(host, call))),
   rank: host.inOrder(({ query, texts, options }, call) =>
     rank(host.engine, query, texts, options, embedding(host, call))),
+  decide: host.inOrder(({ prompts }, { signal }, hosted) => decide(host.engine, hosted.session, prompts, {
+    feed: async (session, ids) => {
+      const fed = await host.feeder.feed(session, ids, () => host.isStopped(signal, hosted), true);
+      if (fed < ids.length) throw host.stopped(signal);
+    },
+    withRoom: use => host.withRoom(use),
+  })),
   generate: host.inOrder(async ({ ids, options, emitTokens }, { signal, emit, pull }, hosted) => {
     if (options.grammar) await loadGrammars(host, pull);
     return generate(host.engine, hosted.session, ids, options, {

@@ -180,6 +180,19 @@ export class Session {
     return new Float32Array(/** @type {ArrayBuffer} */ (this.#engine.memory.buffer), ptr, n).slice();
   }
 
+  /** The log-probabilities of tokens, by the logits after the last token that was fed. @param {number[]} ids */
+  logprobs(ids) {
+    const { c, out } = this.#engine, logits = c.plumb_session_logits(this.pointer) >>> 0;
+    const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#engine.model), 0, out);
+    return ids.map(id => this.#logprob(logits, id, logSum));
+  }
+
+  /** @param {number} logits  pointer @param {number} id @param {number} logSum */
+  #logprob(logits, id, logSum) {
+    const logit = this.#engine.view.getFloat32(logits + 4 * id, true);
+    return Number.isNaN(logit) ? -Infinity : logit - logSum;
+  }
+
   /** Describes a token that was sampled from the session's logits, and the likeliest ones.
    * @param {number} id @param {number} n  how many of the likeliest tokens to describe, at most 20
    * @param {Uint8Array} [allowed]  the set of tokens that a grammar allowed, if there is one
@@ -189,9 +202,8 @@ export class Session {
     const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#engine.model), n, this.#engine.out);
     const ids = Array.from({ length: n }, (_, i) => this.#engine.view.getInt32(this.#engine.out + 4 * i, true));
     const describe = (/** @type {number} */ id) => {
-      const bytes = this.#engine.pieceBytes(id, true), logit = this.#engine.view.getFloat32(logits + 4 * id, true);
-      const logprob = Number.isNaN(logit) ? -Infinity : logit - logSum;
-      return { id, piece: decode(bytes), bytes: [...bytes], logprob,
+      const bytes = this.#engine.pieceBytes(id, true);
+      return { id, piece: decode(bytes), bytes: [...bytes], logprob: this.#logprob(logits, id, logSum),
         ...allowed && { allowed: Boolean(allowed[id >> 3] & 1 << (id & 7)) } };
     };
     return { ...describe(id), top: ids.filter(id => id >= 0).map(describe),

@@ -6,6 +6,7 @@ import { createPlumb } from '../api/plumb.js';
 import { places } from './places.js';
 import { NO_FLAGS, platform, wrap } from './platform.js';
 
+export { fitCalibration } from '../answers/calibration.js';
 export { PlumbError } from '../base/errors.js';
 export { Adapter, Model } from '../api/plumb.js';
 export { Session } from '../api/session.js';

@@ -5,6 +5,7 @@ import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { Models } from '../serving/models.js';
 import { Completions } from './completions.js';
+import { Decisions } from './decisions.js';
 import { Embeddings } from './embeddings.js';
 
 /** @typedef {Omit<import('../serving/models.js').ModelsOptions, 'idle'>} ClientOptions */
@@ -34,6 +35,8 @@ export class Client {
     this.chat = { completions: new Completions(hold) };
     /** `embeddings.create({model, input, ...})`, with the same models. */
     this.embeddings = new Embeddings(hold);
+    /** `decisions.create({model, input, questions})`, and `decisions.systemOne({model, state, questions})`. */
+    this.decisions = new Decisions(hold);
   }
 
   /** Frees the models that are loaded, and ends loads and answers that are running.  The next call loads again. */

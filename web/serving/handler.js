@@ -5,6 +5,7 @@ import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { MOST_SESSIONS } from '../api/pool.js';
 import { Completions } from '../openai/completions.js';
+import { Decisions } from '../openai/decisions.js';
 import { Embeddings } from '../openai/embeddings.js';
 import { Reranking } from '../openai/reranking.js';
 import { Responses } from '../openai/responses.js';
@@ -186,9 +187,11 @@ function generating(hold) {
 
 /** The routes that compute without generating. @param {Hold} hold */
 function measuring(hold) {
-  const embeddings = new Embeddings(hold), reranking = new Reranking(hold);
+  const embeddings = new Embeddings(hold), reranking = new Reranking(hold), decisions = new Decisions(hold);
   return [
     route('POST', '/v1/embeddings', ({ body, options }) => embeddings.create(body, options)),
+    route('POST', '/v1/decisions', ({ body, options }) => decisions.create(body, options)),
+    route('POST', '/v1/systemone', ({ body, options }) => decisions.systemOne(body, options)),
     ...['/rerank', '/v1/rerank'].map(path =>
       route('POST', path, ({ body, options }) => reranking.create(body, options))),
     route('POST', '/tokenize', ({ body, options: { signal } }) => tokenize(hold, body, signal)),
