@@ -1,6 +1,6 @@
 /** plumb serve: what a port needs.  The server is a process of its own, as users start it. */
 import assert from 'node:assert/strict';
-import { execFile, spawn, spawnSync } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { request } from 'node:http';
@@ -30,7 +30,7 @@ async function start(options = [], { models = [`smol=${realPath}`], env = {} } =
   process_.stdout.setEncoding('utf8').on('data', text => { said += text; });
   while (!said.includes('\n')) await once(process_.stdout, 'data');
   return {
-    process: process_, url: String(/http:\S+/.exec(said)),
+    process: process_, url: String(/ at (\S+) \(/.exec(said)?.[1]),
     log: () => lines.split('\n').filter(line => line.startsWith('{')).map(line => JSON.parse(line)),
     async stop(signal = 'SIGTERM') {
       process_.kill(signal);
@@ -139,23 +139,23 @@ test('without MODEL the models of this machine are served; ps lists those that a
   const folder = mkdtempSync(join(tmpdir(), 'plumb-serve-'));
   t.after(() => rmSync(folder, { recursive: true }));
   const env = { PLUMB_CACHE: folder };
-  const run = args => spawnSync(process.execPath, [`${root}web/cli/main.mjs`, ...args],
-    { encoding: 'utf8', env: { ...process.env, ...env } });
-  assert.match(run(['serve']).stderr, /^plumb: serve: MODEL is needed, or .*: plumb pull NAME downloads one\n$/);
+  const run = args => promisify(execFile)(process.execPath, [`${root}web/cli/main.mjs`, ...args],
+    { env: { ...process.env, ...env } }).catch(error => error);
+  const { stderr } = await run(['serve']);
+  assert.match(stderr, /^plumb: serve: MODEL is needed, or .*: plumb pull NAME downloads one\n$/);
   const files = await serveFiles({ root: `${root}tests/vectors/synth` });
   t.after(() => files.close());
   const model = `${files.url}f32.gguf`;
-  await promisify(execFile)(process.execPath, [`${root}web/cli/main.mjs`, 'pull', model],
-    { env: { ...process.env, ...env } });
+  await run(['pull', model]);
   const { url, stop } = await start([], { models: [], env });
   t.after(() => stop());
   const { port } = new URL(url), ps = () => run(['ps', '--port', port]);
-  assert.match(ps().stderr, /^plumb: ps: no model is loaded at /);
+  assert.match((await ps()).stderr, /^plumb: ps: no model is loaded at /);
   const { data } = await (await fetch(`${url}/v1/models`)).json();
   assert.deepEqual(data.map(({ id }) => id), [model]);
   await post(`${url}/tokenize`, { model, content: 'a' });
-  assert.match(ps().stdout, /^ +[\d.]+ MB {2}\d+ tokens {2}http:\S+f32.gguf\n$/);
-  assert.match(run(['ps', '--port', '1']).stderr, /^plumb: ps: http:\S+: .*; is plumb serve running\?\n$/);
+  assert.match((await ps()).stdout, /^ +[\d.]+ MB {2}\d+ tokens {2}http:\S+f32.gguf\n$/);
+  assert.match((await run(['ps', '--port', '1'])).stderr, /^plumb: ps: http:\S+: .*; is plumb serve running\?\n$/);
 });
 
 test('more requests than fit into the queue are refused; a stop waits for the answers that run', async t => {
