@@ -25,8 +25,8 @@ const titles = new Set(exported.flatMap(({ symbols }) => symbols.map(({ name }) 
 const missing = new Set();
 /** Types of the language and its hosts, which the page does not describe. */
 const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator AsyncIterable Blob Error Float32Array
-  HeadersInit Infinity Int32Array IteratorResult Map NaN Omit Promise PromiseLike ReadableStream Record
-  RequestCredentials RequestInit Response Uint8Array URL`.split(/\s+/));
+  Headers Infinity Int32Array IteratorResult Map NaN Omit Promise PromiseLike ReadableStream Record
+  RequestInit Response Uint8Array URL`.split(/\s+/));
 
 /** The symbol that a name stands for.  Follows aliases and typedefs that only import another type.
  * @param {ts.Symbol} symbol @returns {ts.Symbol} */

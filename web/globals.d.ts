@@ -3,6 +3,7 @@
 interface AbortController {}
 interface AbortSignal {}
 interface Blob {}
+interface Headers {}
 interface ReadableStream<R = any> {}
 interface Request {}
 interface RequestInit {}

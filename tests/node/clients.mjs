@@ -71,27 +71,29 @@ const itemsOf = messages => messages.flatMap(({ role, content, tool_calls: calls
     ...calls.map(call => ({ type: 'function_call', call_id: call.id, ...call.function })),
   ]);
 
+/** The body of a request of the Responses API. @param {Question} question */
+const responseBody = ({ model = MODEL, messages, max, temperature = 0, stop, seed, json, schema, tools }) => ({
+  model, input: itemsOf(messages), temperature, max_output_tokens: max, stop, seed,
+  tools: tools?.map(({ type, function: about }) => ({ type, strict: null, ...about })),
+  text: schema ? { format: { type: 'json_schema', name: 'thing', schema } }
+    : json ? { format: { type: 'json_object' } } : undefined,
+});
+
+/** @param {any} response @returns {Answer} */
+const responseAnswer = ({ output_text: text, output, usage, status }) => ({
+  text, reason: status === 'incomplete' ? 'length' : 'stop', tokens: usage.output_tokens,
+  calls: output.filter(({ type }) => type === 'function_call')
+    .map(call => ({ name: call.name, arguments: JSON.parse(call.arguments) })),
+});
+
 /** OpenAI's package, by its Responses API. @param {string} url @param {typeof fetch} fetch @returns {Client} */
 function responses(url, fetch) {
   const client = new OpenAI({ ...KEY, ...ONCE, baseURL: `${url}/v1`, fetch });
-  const bodyOf = ({ model = MODEL, messages, max, temperature = 0, stop, seed, json, schema, tools }) => ({
-    model, input: itemsOf(messages), temperature, max_output_tokens: max, stop, seed,
-    tools: tools?.map(({ type, function: about }) => ({ type, strict: null, ...about })),
-    text: schema ? { format: { type: 'json_schema', name: 'thing', schema } }
-      : json ? { format: { type: 'json_object' } } : undefined,
-  });
   return {
     ...openai(url, fetch),
-    async ask(question) {
-      const { output_text: text, output, usage, status } = await client.responses.create(bodyOf(question));
-      return {
-        text, reason: status === 'incomplete' ? 'length' : 'stop', tokens: usage?.output_tokens,
-        calls: output.filter(({ type }) => type === 'function_call')
-          .map(call => ({ name: call.name, arguments: JSON.parse(call.arguments) })),
-      };
-    },
+    ask: async question => responseAnswer(await client.responses.create(responseBody(question))),
     async *stream(question, signal) {
-      for await (const event of client.responses.stream(bodyOf(question), { signal })) {
+      for await (const event of client.responses.stream(responseBody(question), { signal })) {
         if (event.type === 'response.output_text.delta') yield event.delta;
       }
     },
@@ -276,9 +278,14 @@ function curl(url) {
   };
 }
 
+/** How each API has a question and its answer. */
+const APIS = {
+  openai: [chatBody, chatAnswer], responses: [responseBody, responseAnswer], ollama: [ollamaBody, ollamaAnswer],
+};
 /** A client in Python: clients.py gets a line of JSON for each call, and answers with one.
- * @param {string} name @param {string} url @returns {Client} */
+ * @param {keyof typeof APIS} name @param {string} url @returns {Client} */
 function python(name, url) {
+  const [bodyOf, answerOf] = APIS[name];
   const child = spawn('python3', [`${root}tests/node/clients.py`, name, url], {
     stdio: ['pipe', 'pipe', 'inherit'],
     env: { ...process.env, PYTHONPATH: `${root}build/setup/py`, NO_PROXY: '*', PYTHONDONTWRITEBYTECODE: '1' },
@@ -296,13 +303,9 @@ function python(name, url) {
     return result;
   };
   return {
-    ask: async question => {
-      const body = name === 'ollama' ? ollamaBody(question) : chatBody(question);
-      return (name === 'ollama' ? ollamaAnswer : chatAnswer)(await said('ask', { body }));
-    },
+    ask: async question => answerOf(await said('ask', { body: bodyOf(question) })),
     async *stream(question) {
-      const body = name === 'ollama' ? ollamaBody(question) : chatBody(question);
-      let piece = await said('stream', { body });
+      let piece = await said('stream', { body: bodyOf(question) });
       try {
         for (; piece !== null; piece = await said('next')) yield piece;
       } finally {
@@ -317,5 +320,6 @@ function python(name, url) {
 
 /** The clients that need a port. @type {Record<string, (url: string) => Client>} */
 export const others = {
-  curl, 'openai, Python': url => python('openai', url), 'ollama, Python': url => python('ollama', url),
+  curl, 'openai, Python': url => python('openai', url), 'openai, responses, Python': url => python('responses', url),
+  'ollama, Python': url => python('ollama', url),
 };

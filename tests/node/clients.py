@@ -1,4 +1,4 @@
-"""The Python clients of clients.test.mjs: python3 clients.py openai|ollama URL
+"""The Python clients of clients.test.mjs: python3 clients.py openai|responses|ollama URL
 
 Reads lines of JSON, {"call": NAME, ...}, and writes one for each: {"result": ...}, or {"error": ..., "status": ...}.
 """
@@ -31,6 +31,24 @@ class Openai:
         return [one.id for one in self.client.models.list()]
 
 
+class Responses(Openai):
+    def ask(self, body):
+        response = self.client.responses.create(**self.known(body))
+        return {**response.model_dump(), "output_text": response.output_text}
+
+    def stream(self, body):
+        with self.client.responses.create(**self.known(body), stream=True) as stream:
+            for event in stream:
+                if event.type == "response.output_text.delta":
+                    yield event.delta
+
+    @staticmethod
+    def known(body):
+        """Parameters that the package does not know go into extra_body."""
+        extra = {key: body[key] for key in ("stop", "seed") if key in body}
+        return {**{key: one for key, one in body.items() if key not in extra}, "extra_body": extra}
+
+
 class Ollama:
     def __init__(self, url):
         import ollama
@@ -53,7 +71,7 @@ class Ollama:
 
 def main():
     name, url = sys.argv[1:]
-    client = {"openai": Openai, "ollama": Ollama}[name](url)
+    client = {"openai": Openai, "responses": Responses, "ollama": Ollama}[name](url)
     pieces = iter(())
     for line in sys.stdin:
         request = json.loads(line)

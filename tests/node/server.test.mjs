@@ -131,6 +131,8 @@ test('a key is asked for, but not for the health of the server and the page', as
   assert.equal(await statusWith({ authorization: 'Bearer secret' }), 200);
   assert.equal(await statusWith({ 'x-api-key': 'secret' }), 200);
   assert.equal(await statusWith({}, '/metrics'), 401);
+  assert.equal(await statusWith({ authorization: 'Bearer secret' }, '/api/tags'), 200);
+  assert.match((await (await fetch(`${url}/api/tags`)).json()).error, /^the key is missing or wrong/);   // as Ollama's
   assert.equal(await statusWith({}, '/health'), 200);
   assert.equal(await statusWith({}, '/'), 200);
 });

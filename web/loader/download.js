@@ -430,8 +430,8 @@ function encodingOf({ headers }) {
 
 /** How long the server asks to wait: Retry-After is a number of seconds or a date.
  * @param {Response} response @returns {number}  milliseconds */
-export function retryAfter({ headers }) {
-  const text = headers.get('Retry-After') ?? '';
+export function retryAfter(response) {
+  const text = response.headers.get('Retry-After') ?? '';
   const ms = /^\d+$/.test(text) ? 1000 * Number(text) : Date.parse(text) - Date.now();
   return ms > 0 ? ms : 0;
 }

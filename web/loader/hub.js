@@ -17,7 +17,7 @@ export const HUB = 'https://huggingface.co';
  * @typedef {{path: string, size: number, parts: HubFile[]}} HubModel  path: of the first part; size: of all parts */
 /** @typedef {{url: string, token?: string}} HubSite  what a host knows of the hub
  * @typedef {object} HubOptions
- * @property {Record<string, string>} [headers] @property {RequestCredentials} [credentials]
+ * @property {Record<string, string>} [headers] @property {'omit' | 'same-origin' | 'include'} [credentials]
  * @property {import('./request.js').Fetch} [fetch] @property {AbortSignal} [signal]
  * @property {import('./download.js').DownloadOptions['pause']} [pause]  waits before a retry */
 

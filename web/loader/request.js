@@ -7,16 +7,17 @@ import { PlumbError, argumentError } from '../base/errors.js';
 
 /** @typedef {(url: string, init: RequestInit) => Promise<Response>} Fetch */
 /** @typedef {object} RequestOptions  what a caller adds to the requests of a load
- * @property {HeadersInit} [headers]  headers of each request to the server of the model, such as
- *   `{ Authorization: 'Bearer ...' }`.  Servers of other origins do not get them: neither for other parts or adapters,
- *   nor when a request is redirected to one.  (A browser, which follows redirects itself, removes Authorization, and
- *   sends other headers only if that server allows them by CORS.)
- * @property {RequestCredentials} [credentials]  whether a browser sends cookies, in the terms of fetch
+ * @property {Record<string, string> | [string, string][] | Headers} [headers]  headers of each request to the server of
+ *   the model, such as `{ Authorization: 'Bearer ...' }`.  Servers of other origins do not get them: neither for other
+ *   parts or adapters, nor when a request is redirected to one.  (A browser, which follows redirects itself, removes
+ *   Authorization, and sends other headers only if that server allows them by CORS.)
+ * @property {'omit' | 'same-origin' | 'include'} [credentials]  whether a browser sends cookies, in the terms of fetch
  * @property {(url: string, init: RequestInit) => Promise<Response>} [fetch]  used in the place of fetch for all
  *   requests of the load.  It runs in the thread that calls, so each byte takes longer
  * @property {string} [cacheKey]  the name of the copy on this machine, in the place of the URL: for URLs that change,
  *   such as signed ones.  Another part of the model than the first has it with "#2", "#3" and so on */
-/** @typedef {{url: string, headers?: Record<string, string>, credentials?: RequestCredentials}} Target */
+/** @typedef {{url: string, headers?: Record<string, string>,
+ *   credentials?: 'omit' | 'same-origin' | 'include'}} Target */
 
 /** The most redirects that are followed, as by fetch. */
 const MAX_REDIRECTS = 20;
@@ -44,7 +45,7 @@ export async function send({ url, headers, credentials }, init, fetch = globalTh
   }
 }
 
-/** @typedef {{status: number, statusText: string, type: ResponseType, headers: [string, string][], hasBody: boolean}}
+/** @typedef {{status: number, statusText: string, type: string, headers: [string, string][], hasBody: boolean}}
  *   Head */
 
 /** The caller's fetch, as the engine's side uses it.

@@ -17,7 +17,7 @@ import { streamChunks } from './stream.js';
  *   | string} OneSource
  * @typedef {OneSource | OneSource[]} Source  an array: the parts of one model, in order */
 /** @typedef {{kind: 'url', name: string, size?: number, url: string, headers?: Record<string, string>,
- *     credentials?: RequestCredentials, copy?: string}
+ *     credentials?: 'omit' | 'same-origin' | 'include', copy?: string}
  *   | {kind: 'blob', name: string, size: number, blob: Blob, sums?: string[]}
  *   | {kind: 'file', name: string, size: number, path: string}
  *   | {kind: 'pull', name: string, size?: number, sums?: string[]}} Part  a part, which can be posted to a worker;

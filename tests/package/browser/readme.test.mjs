@@ -8,9 +8,8 @@ import { launchChrome } from '../../hosts/chrome.mjs';
 import { project, root } from '../helpers.mjs';
 import { examplesFor, expectedOf } from '../readme.mjs';
 
-const IMPORTS = {
-  'plumb-llm': '/node_modules/plumb-llm/index.js', 'plumb-llm/openai': '/node_modules/plumb-llm/openai.js',
-};
+const IMPORTS = Object.fromEntries(['index', 'openai', 'fetch'].map(name =>
+  [name === 'index' ? 'plumb-llm' : `plumb-llm/${name}`, `/node_modules/plumb-llm/${name}.js`]));
 let browser, folder, server;
 before(async () => {
   browser = await launchChrome();
