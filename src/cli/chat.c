@@ -5,7 +5,6 @@
  * commands, and separates what a model thinks from what it says. */
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
