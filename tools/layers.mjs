@@ -9,8 +9,8 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join, posix } from 'node:path';
 
-const ROOMS = ['base', 'loader', 'engine', 'answers', 'openai', 'command', 'api', 'browser', 'node', 'cli', 'entries',
-  'chat', 'examples', 'site'];
+const ROOMS = ['base', 'loader', 'engine', 'answers', 'openai', 'command', 'api', 'serving', 'browser', 'node',
+  'entries', 'site', 'cli', 'chat', 'examples'];
 
 const web = process.argv[2] ?? 'web';
 const isModule = (/** @type {string} */ path) => /\.m?js$/.test(path) && !/^(dist|node_modules)\//.test(path);

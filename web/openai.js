@@ -1,10 +1,10 @@
 /* plumb-llm/openai: the client, under the name that it has in OpenAI's package. */
 import { Plumb } from './index.js';
-import { Client } from './openai/client.js';
+import { Client } from './serving/client.js';
 
 export { PlumbError } from './index.js';
 
-/** @typedef {import('./openai/client.js').ClientOptions} ClientOptions
+/** @typedef {import('./serving/client.js').ClientOptions} ClientOptions
  * @typedef {import('./openai/completions.js').Completions} Completions
  * @typedef {import('./openai/completions.js').CompletionParameters} CompletionParameters
  * @typedef {import('./openai/completions.js').CompletionMessage} CompletionMessage
@@ -41,7 +41,7 @@ export { PlumbError } from './index.js';
 
 /** A stand-in for the class OpenAI of OpenAI's package, without what only a server needs. */
 export class OpenAI extends Client {
-  /** Does not load anything yet. @param {import('./openai/client.js').ClientOptions} [options] */
+  /** Does not load anything yet. @param {import('./serving/client.js').ClientOptions} [options] */
   constructor(options) { super(Plumb, options); }
 }
 export default OpenAI;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { Client } from '../../web/openai/client.js';
+import { Client } from '../../web/serving/client.js';
 import { POOL } from '../../web/answers/formats.js';
 import { VERSION } from '../../web/openai/answering.js';
 import { Plumb } from '../../web/node/index.js';

@@ -52,12 +52,17 @@
  * @typedef {AnsweringModel & import('./formats.js').Continuing
  *   & Record<FormatKey, () => Promise<import('./formats.js').Format>>
  *   & Record<PoolKey, Pool>} ChatModel  the model that answers */
+/** @typedef {object} Keeping  what a session of a model has, too
+ * @property {(ids: ArrayLike<number>) => Promise<Float32Array>} feed
+ * @property {(position?: number) => Promise<void>} rewind
+ * @property {() => Promise<Uint8Array<ArrayBuffer>>} save
+ * @property {(bytes: Uint8Array | ArrayBuffer) => Promise<void>} restore
+ * @typedef {ChatModel & Keeping} ChatSession */
 /** @typedef {object} Pool  the sessions that answer prompts
- * @property {(prompt: Int32Array, n?: number, signal?: AbortSignal) =>
- *   Promise<import('../api/session.js').Session[]>} take  n of them, for answers to a prompt
+ * @property {(prompt: Int32Array, n?: number, signal?: AbortSignal) => Promise<ChatSession[]>} take  n of them, for
+ *   answers to a prompt
  * @property {(session: any, prompt: Int32Array) => void} give  gives one back, which answered a prompt
- * @property {(prompt: Int32Array) => import('../api/session.js').Session | undefined} find  the one that answered a
- *   prompt last */
+ * @property {(prompt: Int32Array) => ChatSession | undefined} find  the one that answered a prompt last */
 /** @typedef {object} AnsweringModel  what a ChatModel has besides its format
  * @property {string} chatTemplate  the source of its chat template
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata

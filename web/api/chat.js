@@ -18,8 +18,7 @@ import { TextAnswer } from './text-answer.js';
  * @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../answers/answer.js').AnswerDelta} AnswerDelta
  * @typedef {import('../answers/answer.js').Answer} Answer */
-/** @typedef {import('../answers/messages.js').ChatModel & Pick<import('./session.js').Session, 'save' | 'restore'>}
- *   ChatSession */
+/** @typedef {import('../answers/messages.js').ChatSession} ChatSession */
 /** @typedef {object} OwnChatOptions
  * @property {string} [system]  the system message, which is the chat's first message
  * @property {import('../answers/messages.js').Tool[]} [tools]  functions that the model may call.  The chat template

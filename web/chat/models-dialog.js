@@ -1,6 +1,6 @@
 /* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
 import { Plumb, PlumbError } from '../index.js';
-import { firstOf } from '../loader/source.js';
+import { firstOf } from '../loader/split.js';
 import {
   count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size,
   toast,

@@ -5,7 +5,7 @@ import { PlumbError, reasonOf } from '../base/errors.js';
 import { nameOfUrl, shownName } from '../loader/hub.js';
 import { send } from '../loader/request.js';
 import { explained, isRemote, resolve, siteOf } from '../loader/resolve.js';
-import { firstOf } from '../loader/source.js';
+import { firstOf } from '../loader/split.js';
 import { folderPath } from '../node/cache-folder.js';
 import { Plumb } from '../node/index.js';
 import { places } from '../node/places.js';

@@ -16,7 +16,7 @@ import { hex } from '../base/hex.js';
 import { Busy } from './busy.js';
 import { sum } from './progress.js';
 import { copyName, shownUrl } from './secrets.js';
-import { firstOf } from './source.js';
+import { firstOf } from './split.js';
 import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file

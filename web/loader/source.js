@@ -48,10 +48,6 @@ import { streamChunks } from './stream.js';
 const PIECE = 1 << 20;
 /** Matches the name of the first file of a split model: NAME-00001-of-00003.gguf. */
 const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
-/** Matches the number of a file of a split model. */
-const NUMBER = /-\d{5}(?=-of-\d{5}\.gguf(?:$|[?#]))/i;
-/** The name or URL that stands for all files of a split model: that of the first one. @param {string} name */
-export const firstOf = name => name.replace(NUMBER, '-00001');
 /** The most files that one name may represent. */
 const MAX_PARTS = 999;
 

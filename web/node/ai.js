@@ -1,8 +1,8 @@
 /* plumb-llm/ai in Node. */
-import { createProvider } from '../openai/ai-sdk.js';
+import { createProvider } from '../serving/ai-sdk.js';
 import { Plumb } from './index.js';
 
 export { PlumbError } from './index.js';
 
-/** @param {import('../openai/client.js').ClientOptions} [options] */
+/** @param {import('../serving/client.js').ClientOptions} [options] */
 export const createPlumb = options => createProvider(Plumb, options);

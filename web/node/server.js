@@ -7,7 +7,7 @@ import { isIP } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { errorBody, httpError, HttpError } from '../serving/answers.js';
-import { isLocalName } from '../site/serve.mjs';
+import { isLocalName } from './local-names.js';
 import { Metrics } from './metrics.js';
 
 /** @typedef {import('node:http').IncomingMessage} IncomingMessage

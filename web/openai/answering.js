@@ -11,10 +11,8 @@ export const VERSION = '0.1.0';
 /** @typedef {import('../answers/messages.js').GenerateOptions} GenerateOptions
  * @typedef {import('../engine/engine.js').GeneratedToken} GeneratedToken
  * @typedef {import('../engine/generation.js').Stats} Stats
- * @typedef {import('../api/session.js').Session} Session */
-/** @typedef {Pick<import('../api/plumb.js').Model, typeof POOL | 'metadata' | 'info' | 'tokenize'
- *   | 'detokenize' | 'tokenizeChat'>}
- *   AnsweringModel  the model that answers */
+ * @typedef {import('../answers/messages.js').ChatModel} AnsweringModel  the model that answers
+ * @typedef {import('../answers/messages.js').ChatSession} Session */
 /** @typedef {(where: string, name?: string, signal?: AbortSignal) =>
  *   Promise<{model: AnsweringModel, free: (stats?: Stats[]) => void}>} Hold  the model with a name, which stays loaded
  *   until it is freed; where: who asks, for messages; stats: of the answers that have ended */
@@ -58,7 +56,7 @@ export class Choice {
   /** Statistics of the answer, once it has ended. @type {Stats | undefined} */
   stats;
 
-  /** @param {number} index @param {AsyncGenerator<P, Stats, void>} parts @param {() => void} give  when it has ended */
+  /** @param {number} index @param {AsyncIterator<P, Stats, void>} parts @param {() => void} give  when it has ended */
   constructor(index, parts, give) {
     this.index = index;
     this.#parts = parts;
@@ -81,7 +79,7 @@ export class Choice {
 
   /** Ends the answer, also one that was never begun. */
   async end() {
-    await this.#parts.return(/** @type {any} */ (undefined)).catch(() => {});
+    await this.#parts.return?.().catch(() => {});
     this.#give();
     this.#give = () => {};
   }
@@ -93,7 +91,7 @@ export class Choice {
  * @param {AnsweringModel} model @param {Int32Array} prompt @param {{n: number, options: GenerateOptions}} request
  * @param {AbortSignal} signal
  * @param {(session: Session, options: GenerateOptions, index: number) =>
- *   Promise<{parts: AsyncGenerator<P, Stats, void>}>} start
+ *   Promise<{parts: AsyncIterator<P, Stats, void>}>} start
  * @returns {Promise<Choice<P>[]>} */
 export async function beginChoices(model, prompt, { n, options }, signal, start) {
   const sessions = await model[POOL].take(prompt, n, signal);

@@ -11,7 +11,10 @@ import { givenOf, nameOf } from './answering.js';
  * @property {number | null} [top_n]  how many of the best to return; default: all
  * @property {boolean | null} [return_documents]  return the texts too; default false */
 /** @typedef {{index: number, relevance_score: number, document?: {text: string}}} Ranked */
-/** @typedef {Pick<import('../api/plumb.js').Model, 'metadata' | 'rank'>} RankingModel */
+/** @typedef {object} RankingModel  the model that sorts them
+ * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
+ * @property {(query: string, texts: string[], options?: import('../engine/embed.js').RankOptions) =>
+ *   Promise<{index: number, score: number}[]>} rank */
 
 export class Reranking {
   #hold;

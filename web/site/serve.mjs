@@ -14,6 +14,7 @@ import { extname, join, sep } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { isLocalName, plainName } from '../node/local-names.js';
 import { isPageFile, serviceWorker } from './page-files.mjs';
 
 /** @type {Record<string, string>} */
@@ -72,16 +73,6 @@ export async function serve({ port = 0, host = '127.0.0.1', names = [], ...site 
 
 /** @typedef {{root: string, home?: string, headers: Record<string, string>, names: string[], allowedFolders: string[],
  *   serves: (path: string) => boolean}} Site  allowedFolders: the real paths of the folders whose files are served */
-
-/** Normalizes a host's name for comparison, and removes its port. @param {string} host */
-const plainName = host => host.toLowerCase().replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1').replace(/\.$/, '');
-
-/** Whether a request uses a name of this machine that nobody else can register.
- * @param {string | undefined} host  the request's Host header @param {string[]} names  further names of this machine */
-export function isLocalName(host, names) {
-  const name = plainName(host ?? '');
-  return /^(.+\.)?localhost$|^127(\.\d{1,3}){3}$|^::1$/.test(name) || names.includes(name);
-}
 
 /** @param {import('node:http').IncomingMessage} request @param {import('node:http').ServerResponse} response
  * @param {Site} site */

@@ -3,12 +3,12 @@
 import { ASYNC_DISPOSE } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
-import { Models } from '../serving/models.js';
-import { Completions } from './completions.js';
-import { Decisions } from './decisions.js';
-import { Embeddings } from './embeddings.js';
+import { Models } from './models.js';
+import { Completions } from '../openai/completions.js';
+import { Decisions } from '../openai/decisions.js';
+import { Embeddings } from '../openai/embeddings.js';
 
-/** @typedef {Omit<import('../serving/models.js').ModelsOptions, 'idle'>} ClientOptions */
+/** @typedef {Omit<import('./models.js').ModelsOptions, 'idle'>} ClientOptions */
 
 /** OpenAI's options that have no meaning without a server. */
 const SERVER_OPTIONS = [
@@ -20,7 +20,7 @@ const SERVER_OPTIONS = [
 export class Client {
   #models;
 
-  /** @param {import('../serving/models.js').Loader} plumb @param {ClientOptions} [options] */
+  /** @param {import('./models.js').Loader} plumb @param {ClientOptions} [options] */
   constructor(plumb, options = {}) {
     const server = SERVER_OPTIONS.find(name => name in Object(options));
     if (server) {

@@ -3,8 +3,8 @@
 import { argumentError } from '../base/errors.js';
 import { Client } from './client.js';
 
-/** @typedef {import('./completions.js').ChatCompletionChunk} Chunk
- * @typedef {import('./answering.js').Usage} CompletionUsage
+/** @typedef {import('../openai/completions.js').ChatCompletionChunk} Chunk
+ * @typedef {import('../openai/answering.js').Usage} CompletionUsage
  * @typedef {{type: 'unsupported', feature: string, details?: string}} Warning
  * @typedef {{unified: 'stop' | 'length' | 'tool-calls', raw: string | undefined}} FinishReason
  * @typedef {{type: 'text' | 'reasoning', text: string}
@@ -126,7 +126,7 @@ async function* partsOf(chunks, warnings) {
 }
 
 /** The models of a client as a provider of the AI SDK; ai.js describes it.
- * @param {import('../serving/models.js').Loader} plumb @param {import('./client.js').ClientOptions} [options] */
+ * @param {import('./models.js').Loader} plumb @param {import('./client.js').ClientOptions} [options] */
 export function createProvider(plumb, options) {
   const client = new Client(plumb, options);
   const specificationVersion = /** @type {const} */ ('v4');
@@ -137,7 +137,7 @@ export function createProvider(plumb, options) {
     ...about(modelId), supportedUrls: {},
     async doGenerate(/** @type {any} */ options) {
       const { parameters, warnings } = parametersOf(modelId, options);
-      const answer = /** @type {import('./completions.js').ChatCompletion} */ (
+      const answer = /** @type {import('../openai/completions.js').ChatCompletion} */ (
         await create(parameters, options.abortSignal));
       const [{ message, finish_reason: reason }] = answer.choices, { reasoning_content: reasoning, content } = message;
       const all = /** @type {Content[]} */ ([
