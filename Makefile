@@ -415,7 +415,8 @@ web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web
 	$Qrm -rf $(@D)
 	$Qnode_modules/.bin/tsc -p web/tsconfig.types.json
 	$Qcp web/globals.d.ts $(@D)
-	$Qsed -i '1i /// <reference path="./globals.d.ts" />' $@ $(@D)/openai.d.ts $(@D)/fetch.d.ts $(@D)/ai.d.ts
+	$Qsed -i '1i /// <reference path="./globals.d.ts" />' $@ \
+	    $(addprefix $(@D)/,$(addsuffix .d.ts,openai fetch ai prompt-api))
 web/LICENSE: LICENSE
 	$Qcp $< $@
 tarball := build/plumb-llm-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz

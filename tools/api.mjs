@@ -9,7 +9,7 @@ const web = fileURLToPath(new URL('../web/', import.meta.url));
 const { config } = ts.readConfigFile(`${web}tsconfig.json`, ts.sys.readFile);
 const { options } = ts.convertCompilerOptionsFromJson(config.compilerOptions, web);
 const ENTRIES = { 'plumb-llm': 'index.js', 'plumb-llm/openai': 'openai.js', 'plumb-llm/fetch': 'fetch.js',
-  'plumb-llm/ai': 'ai.js' };
+  'plumb-llm/ai': 'ai.js', 'plumb-llm/prompt-api': 'prompt-api.js' };
 const program = ts.createProgram(Object.values(ENTRIES).map(file => web + file), options);
 const checker = program.getTypeChecker();
 
@@ -24,8 +24,8 @@ const titles = new Set(exported.flatMap(({ symbols }) => symbols.map(({ name }) 
 /** Types that appear on the page, but are not exported. @type {Set<string>} */
 const missing = new Set();
 /** Types of the language and its hosts, which the page does not describe. */
-const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator AsyncIterable Blob Error Float32Array
-  Headers Infinity Int32Array IteratorResult Map NaN Omit Promise PromiseLike ReadableStream Record
+const KNOWN = new Set(`AbortSignal Array ArrayBuffer ArrayLike AsyncGenerator AsyncIterable Blob Error Event
+  Float32Array Headers Infinity Int32Array IteratorResult Map NaN Omit Promise PromiseLike ReadableStream Record
   RequestInit Response Uint8Array URL`.split(/\s+/));
 
 /** The symbol that a name stands for.  Follows aliases and typedefs that only import another type.

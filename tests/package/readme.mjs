@@ -37,6 +37,7 @@ const expected = [
   ['Plumb.listCached()', /\bready 98362432 98362432 0\n\[\]\n\[\s*(?:Object|\{[^]*size: 98362432)[^]*\]$/],
   ['Plumb.preflight(', /^true \[\] Smollm2 135M .* true\n1\d{8} \d{9,10} \{ ?decode: [\d.]+, prefill: [\d.]+ ?\}$/],
   ['model.rank(', /^3 384\n0\.\d\d (The cat|Two kittens)[^]*\n-?0\.\d\d Stock prices fell sharply\.$/],
+  ['createLanguageModel(', /^(?:yes|no)$/],
   ['model.decide(', /^0\.\d+ (?:billing|support|sales) [^]* [1-5]\.?\d*$/],
   ['chat().object(', /(?:^|\n)(?:France|Italy|Spain)$/],
   ['Invent a person', /^[^]{0,30} \d{1,3}$/],
