@@ -257,6 +257,7 @@ test('arguments that cannot be decided are errors that say why', async () => {
     ['', { a: boolean }, { prompt: 'none' }, 'ARGUMENT', /the context is empty/],
     [Int32Array.of(2 ** 30), { a: boolean }, {}, 'TOKEN', /1073741824/],
     ['word '.repeat(2000), { team }, {}, 'CONTEXT', /question "team" has \d+ tokens with its labels, but the context/],
+    [[1, 2], { a: boolean }, { contentFree: true }, 'ARGUMENT', /contentFree asks .* so it needs a prompt/],
     [COMPLAINT, { refund }, { maxTokens: 7 }, 'ARGUMENT', /unknown option "maxTokens"/],
   ]) await fails(() => model.decide(context, questions, options), `PLUMB_ERROR_${code}`, message);
   const named = JSON.parse('{"__proto__": {"type": "choice", "choices": ["__proto__", "constructor"]}}');

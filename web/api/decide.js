@@ -52,6 +52,9 @@ export async function decide(asked, context, questions, options) {
   const all = Object.entries(questions).map(([name, question]) => ({ name, question, labels: labelsOf(question) }));
   const score = (/** @type {Context} */ context) =>
     (generates ? generating : comparing)(asked, context, all, options, pooling);
+  if (options.contentFree && (options.prompt === 'none' || typeof context !== 'string' && !isMessages(context))) {
+    throw argumentError('decide: contentFree asks the questions about another text, so it needs a prompt');
+  }
   const free = options.contentFree ? await score(CONTENT_FREE) : undefined;
   const { scores, stats } = await score(context);
   return {
