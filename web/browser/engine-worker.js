@@ -7,6 +7,7 @@ import { platform } from './platform.js';
 import '../base/async.js';
 import '../base/errors.js';
 import '../base/hex.js';
+import '../base/math.js';
 import '../base/options.js';
 import '../base/parameters.js';
 import '../dist/vendor/noble-hashes/_md.js';
