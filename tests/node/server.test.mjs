@@ -113,10 +113,12 @@ describe('a server', () => {
     assert.match(await page.text(), /<title>/);
     const start = await fetch(server.url + model, { headers: { range: 'bytes=0-3' } });
     assert.deepEqual([start.status, await start.text()], [206, 'GGUF']);
-    assert.match(await (await fetch(`${server.url}/index.js`)).text(), /The package's entry in a browser/);
+    for (const path of ['/web/index.js', '/web/api/plumb.js', '/web/sw.js', '/web/dist/plumb.wasm', '/web/chat']) {
+      assert.equal((await fetch(server.url + path)).status, 200, path);
+    }
     assert.equal(page.headers.get('cross-origin-embedder-policy'), 'require-corp');
-    for (const path of ['/package.json', '/%2e%2e/Makefile', '/cli/main.mjs', '/.git/config', '/node/index.js',
-      '/models/fetch.py', '/models/']) {
+    for (const path of ['/package.json', '/web/package.json', '/web/%2e%2e/Makefile', '/web/cli/main.mjs',
+      '/.git/config', '/web/node/index.js', '/models/fetch.py', '/models/']) {
       assert.equal((await fetch(server.url + path)).status, 404, path);
     }
   });

@@ -79,12 +79,12 @@ async function pageOf(models, names) {
     await createSite({ root: dirname(resolve(path)), names, serves: name => name === basename(path) }),
   ]))));
   const [first] = files.keys(), page = await createSite({
-    root: fileURLToPath(new URL('..', import.meta.url)), serves: isPageFile, names,
+    root: fileURLToPath(new URL('..', import.meta.url)), base: '/web', serves: isPageFile, names,
     home: `/chat/${first ? `?model=${encodeURIComponent(first)}` : ''}`,
   });
   return (request, response) => {
-    const file = files.get(request.url ?? '');
-    if (file) request.url = request.url?.slice('/models'.length);
+    const { url = '' } = request, file = files.get(url);
+    request.url = file ? url.slice('/models'.length) : url === '/' ? url : /^\/web(\/.*)$/s.exec(url)?.[1] ?? '/-';
     (file ?? page)(request, response);
   };
 }

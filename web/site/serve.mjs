@@ -36,6 +36,7 @@ const SERVICE_WORKER = fileURLToPath(new URL('../sw.js', import.meta.url));
 
 /** @typedef {object} SiteOptions
  * @property {string} root  the folder whose files are served
+ * @property {string} [base]  what comes before the paths of this site where redirects name them
  * @property {string} [home]  where / redirects to
  * @property {Record<string, string>} [headers]  sent with every answer; default: those that isolate a page
  * @property {string[]} [names]  host names that requests may use, besides this machine's loopback names
@@ -44,10 +45,12 @@ const SERVICE_WORKER = fileURLToPath(new URL('../sw.js', import.meta.url));
 
 /** A function that answers requests for files. @param {SiteOptions} options
  * @returns {Promise<import('node:http').RequestListener>} */
-export async function createSite({ root, home, headers = HEADERS, names = [], serves = () => true, linked = [] }) {
+export async function createSite({
+  root, base = '', home, headers = HEADERS, names = [], serves = () => true, linked = [],
+}) {
   const allowedFolders = await Promise.all([root, ...linked].map(async folder =>
     (await realpath(folder)).replace(/\/?$/, sep)));
-  const site = { root, home, headers, names: names.map(plainName), serves, allowedFolders };
+  const site = { root, base, home, headers, names: names.map(plainName), serves, allowedFolders };
   return (request, response) => void answer(request, response, site).catch(() => response.destroy());
 }
 
@@ -71,8 +74,9 @@ export async function serve({ port = 0, host = '127.0.0.1', names = [], ...site 
   };
 }
 
-/** @typedef {{root: string, home?: string, headers: Record<string, string>, names: string[], allowedFolders: string[],
- *   serves: (path: string) => boolean}} Site  allowedFolders: the real paths of the folders whose files are served */
+/** @typedef {{root: string, base: string, home?: string, headers: Record<string, string>, names: string[],
+ *   allowedFolders: string[], serves: (path: string) => boolean}} Site  allowedFolders: the real paths of the folders
+ *   whose files are served */
 
 /** @param {import('node:http').IncomingMessage} request @param {import('node:http').ServerResponse} response
  * @param {Site} site */
@@ -87,10 +91,10 @@ async function answer(request, response, site) {
   const path = pathOf(request.url ?? '/');
   if (path === undefined) return respond(400);
   const query = /\?[^#]*/.exec(request.url ?? '')?.[0] ?? '';
-  if (path === '/' && site.home) return respond(302, { Location: site.home + query });
+  if (path === '/' && site.home) return respond(302, { Location: site.base + site.home + query });
   const found = await find(site, path);
   if (!found) return respond(404);
-  if (found.folder) return respond(301, { Location: encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
+  if (found.folder) return respond(301, { Location: site.base + encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
 
   const { file, size, mtimeMs } = found;
   if (await realpath(file) === SERVICE_WORKER) {
