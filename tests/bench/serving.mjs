@@ -111,6 +111,9 @@ for (const server of servers) {
   const [anew, again] = [median(all.map(one => one.anew)), median(all.map(one => one.again))];
   console.log(`| ${server.name} | ${anew.toFixed(0)} | ${again.toFixed(0)} | ${(again / anew).toFixed(3)} |`);
 }
+const metrics = await (await fetch('http://127.0.0.1:18100/metrics')).text();
+console.log(`\nthe event loop of plumb serve, in seconds:\n${metrics.split('\n')
+  .filter(line => line.startsWith('plumb_event_loop_delay_seconds{')).join('\n')}`);
 for (const server of servers) await server.stop();
 
 const one = await Plumb.load(model, { threads: 1, contextLength: 2048 }), session = await one.session();

@@ -1,14 +1,23 @@
 /* What a server has done, in the text format of Prometheus:
  * https://prometheus.io/docs/instrumenting/exposition_formats/. */
 
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+
 /** @typedef {import('../engine/generation.js').Stats} Stats
  * @typedef {import('../serving/handler.js').Handler} Handler */
+
+/** Milliseconds between two looks at the event loop. */
+const RESOLUTION = 10;
 
 export class Metrics {
   /** Requests by path and status. @type {Map<string, number>} */
   #requests = new Map();
   #seconds = 0;
+  /** How long the event loop was busy, in nanoseconds. */
+  #delays = monitorEventLoopDelay({ resolution: RESOLUTION });
   #totals = { prompt: 0, reused: 0, generated: 0, prefill: 0, decode: 0 };
+
+  constructor() { this.#delays.enable(); }
 
   /** @param {string} path @param {number} status @param {number} seconds */
   request(path, status, seconds) {
@@ -26,6 +35,11 @@ export class Metrics {
     totals.prefill += prefillSeconds;
     totals.decode += decodeSeconds;
   };
+
+  /** @param {number} percentile */
+  #delay(percentile) {
+    return Math.max(0, this.#delays.percentile(percentile) / 1e9 - RESOLUTION / 1000);
+  }
 
   /** @param {Handler} handler @returns {Promise<string>} */
   async text({ models, turns }) {
@@ -45,6 +59,9 @@ export class Metrics {
       ['plumb_prompt_seconds_total', 'counter', 'time in which prompts were computed', [['', prefill]]],
       ['plumb_generation_seconds_total', 'counter', 'time in which answers were computed', [['', decode]]],
       ['plumb_model_bytes', 'gauge', 'memory of a model that is loaded', sizes],
+      ['plumb_event_loop_delay_seconds', 'gauge', 'how long the event loop was busy: median, 99 % and maximum',
+        [['{quantile="0.5"}', this.#delay(50)], ['{quantile="0.99"}', this.#delay(99)],
+          ['{quantile="1"}', this.#delay(100)]]],
       ['process_resident_memory_bytes', 'gauge', 'memory of the process', [['', process.memoryUsage.rss()]]],
     ];
     return all.map(([name, type, help, values]) => `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${
