@@ -2,9 +2,9 @@
  * `node tests/bench/streams.mjs [MODEL] [N,N...]`: how many tokens per second sessions of one model generate together,
  * in this thread, and how that compares with what the kernels gain from several tokens at once.
  *
- * N streams have prompts of 200 tokens, which differ, and answers of 48 tokens.  "one batch" is the time of a step of N
- * tokens in one session, whose matrices are multiplied as often, but whose attention is that of one text and whose
- * logits are those of one token: N of its tokens per step are the most that N streams can reach.
+ * N streams have prompts of 200 tokens, which differ, and answers of 48 tokens.  What the kernels allow is a batch of N
+ * tokens of one text, whose matrices are multiplied as often, and the logits of N - 1 more tokens: a batch has those of
+ * its last one.  A row of logits takes the Nth part of what a step takes longer with logits than without.
  */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -13,6 +13,8 @@ import { Plumb } from '../../web/node/index.js';
 import { median } from './median.mjs';
 
 const PROMPT = 200, ANSWER = 48, ROUNDS = 3;
+/** No answer ends before the others. */
+const OPTIONS = { temperature: 0, maxTokens: ANSWER, logitBias: { 0: -Infinity, 2: -Infinity } };
 const [path = fileURLToPath(new URL('../../models/SmolLM2-135M-Instruct.Q4_1.gguf', import.meta.url)),
   counts = '1,2,4,8,16'] = process.argv.slice(2);
 const text = readFileSync('/usr/share/common-licenses/GPL-3', 'utf8');
@@ -22,7 +24,10 @@ const ids = await model.tokenize(text), seconds = (/** @type {number} */ start) 
 /** The steps of engines, in seconds, by how many sessions they feed. @type {Map<number, number[]>} */
 const steps = new Map();
 const { feedTogether } = Engine.prototype;
+/** The last step of several sessions. @type {{engine: Engine, feeds: any[]} | undefined} */
+let last;
 Engine.prototype.feedTogether = function (feeds) {
+  last = { engine: this, feeds };
   const start = performance.now(), result = feedTogether.call(this, feeds);
   if (feeds.every(one => one.ids.length === 1)) {
     const all = steps.get(feeds.length) ?? [];
@@ -43,8 +48,20 @@ async function batch(n) {
   return median(times);
 }
 
+/** The time of a step of the sessions that were fed last, with logits or without. @param {boolean} wantsLogits */
+function step(wantsLogits) {
+  const { engine, feeds } = /** @type {NonNullable<typeof last>} */ (last), times = [];
+  for (let i = 0; i < 12; i++) {
+    const positions = feeds.map(({ session }) => session.position), start = performance.now();
+    feedTogether.call(engine, feeds.map(({ session }) => ({ session, ids: Int32Array.of(ids[i]), wantsLogits })));
+    times.push(seconds(start));
+    feeds.forEach(({ session }, k) => session.rewind(positions[k]));
+  }
+  return median(times);
+}
+
 await model.feed(ids.subarray(0, PROMPT));
-console.log('| streams | tokens/s together | of a step | one batch | share | answers are those alone |');
+console.log('| streams | tokens/s together | of a step | kernels allow | share | answers are those alone |');
 console.log('| ---: | ---: | ---: | ---: | ---: | --- |');
 /** @type {string[]} */
 const alone = [];
@@ -57,12 +74,13 @@ for (const n of counts.split(',').map(Number)) {
     steps.clear();
     const start = performance.now();
     const texts = await Promise.all(sessions.map((session, i) =>
-      session.generate(ids.subarray(i * 50, i * 50 + PROMPT), { temperature: 0, maxTokens: ANSWER, seed: 1 })));
+      session.generate(ids.subarray(i * 50, i * 50 + PROMPT), OPTIONS)));
     rates.push(sessions.reduce((sum, { lastStats }) => sum + (lastStats?.tokens ?? 0), 0) / seconds(start));
     texts.forEach((one, i) => { same &&= (alone[i] ??= one) === one; });
   }
-  const step = median(steps.get(n) ?? [NaN]), most = n / await batch(n);
-  console.log(`| ${[n, median(rates).toFixed(1), (n / step).toFixed(1), most.toFixed(1), (n / step / most).toFixed(2),
+  const rows = n > 1 ? (step(true) - step(false)) * (n - 1) / n : 0;
+  const time = median(steps.get(n) ?? [NaN]), most = n / (await batch(n) + rows);
+  console.log(`| ${[n, median(rates).toFixed(1), (n / time).toFixed(1), most.toFixed(1), (n / time / most).toFixed(2),
     same].join(' | ')} |`);
   await Promise.all(sessions.map(session => session.close()));
   await model.feed(ids.subarray(0, 1)).catch(() => {});
