@@ -238,13 +238,22 @@ test('the file that is chosen fits into the memory of this machine', async t => 
   assert.equal((await load('hf:org/huge:Q8_0', {}, here)).logits, expected);
 });
 
-test('adapters come from the hub, too', async t => {
-  await hubOf(t, { 'org/base': { files: { 'm-Q8_0.gguf': readFileSync(`${root}tests/vectors/archs/llama.gguf`) } },
-    'org/lora': { files: { 'm-lora-f16.gguf': readFileSync(`${root}tests/vectors/adapters/llama-lora.gguf`) } } });
+test('adapters come from the hub, too, which gets no headers that are for another server', async t => {
+  const base = readFileSync(`${root}tests/vectors/archs/llama.gguf`);
+  const lora = readFileSync(`${root}tests/vectors/adapters/llama-lora.gguf`);
+  const hub = await hubOf(t, { 'org/base': { files: { 'm-Q8_0.gguf': base } },
+    'org/lora': { files: { 'm-lora-f16.gguf': lora } } });
   const model = await Plumb.load('hf:org/base', { adapters: [{ source: 'hf:org/lora' }] });
   assert.equal(model.adapters[0].adapter.kind, 'lora');
   assert.equal((await model.loadAdapter('hf:org/lora:m-lora-f16.gguf')).kind, 'lora');
   await model.close();
+  await Plumb.removeCached('hf:org/lora');
+  hub.seen.length = 0;
+  const url = await server(t, (_, response) => response.end(base));
+  const headers = { Authorization: 'Bearer of-another-server' };
+  const other = await Plumb.load(`${url}m`, { headers, adapters: [{ source: 'hf:org/lora' }] });
+  await other.close();
+  assert.deepEqual(hub.seen.map(({ token }) => token), [undefined, undefined]);
 });
 
 test('short names, those of models/manifest.json, and what is nearest to an unknown one', async t => {
