@@ -250,7 +250,8 @@ export class Library {
       const resolved = { parts }, { contextLength, kvType, precision } = options;
       const plan = await this.#preflight(resolved, async () => resolved, options,
         { contextLength, kvType, precision, measure: false });
-      return plan.fits ?? true;   // if it is not supported, the load says why
+      // If it is not supported, the load says why.
+      return plan.fits ?? !plan.problems.some(({ code }) => code === 'PLUMB_ERROR_MEMORY');
     };
     return resolve(source, this.#platform, { ...options, cache, fits });
   }
