@@ -245,7 +245,8 @@ test('the file that is chosen fits into the memory of this machine', async t => 
   // With a context that leaves no room, it does not fit; the next file is small enough to be tried without a question.
   await Plumb.removeCached('hf:org/large');
   hub.seen.length = 0;
-  await assert.rejects(load('hf:org/large', { contextLength: 2 ** 24, kvType: 'f32' }, here), { code: 'PLUMB_ERROR_MEMORY' });
+  const options = /** @type {const} */ ({ contextLength: 2 ** 24, kvType: 'f32' });
+  await assert.rejects(load('hf:org/large', options, here), { code: 'PLUMB_ERROR_MEMORY' });
   assert.deepEqual(chosen(), ['m-Q4_K_M.gguf', 'm-Q3_K_M.gguf']);
   await fails(load('hf:org/huge', {}, here), 'PLUMB_ERROR_MEMORY',
     /^hf:org\/huge: there is no memory here for any file: the smallest, m-Q2_K\.gguf, has 4500 MB; name a file/);

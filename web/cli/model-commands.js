@@ -20,14 +20,11 @@ function nameOfCopy(url) {
   return name ? shownName(name) : url;
 }
 
-/** The models whose whole copies are on this machine, by name. @returns {Promise<Record<string, string>>} */
+/** The models whose whole copies are on this machine, by name, with their URLs.  A copy with a cacheKey has none.
+ * @returns {Promise<Record<string, string>>} */
 export async function kept() {
-  const copies = await Plumb.listCached();
-  const urls = new Set(copies.map(({ url }) => firstOf(url)));
-  return Object.fromEntries([...urls].flatMap(url => {
-    const parts = copies.filter(copy => firstOf(copy.url) === url && copy.complete);
-    return parts.length === countOf(url) ? [[nameOfCopy(url), url]] : [];
-  }));
+  const whole = modelsOf(await Plumb.listCached()).filter(({ url, complete }) => complete && /^https?:/.test(url));
+  return Object.fromEntries(whole.map(({ url }) => [nameOfCopy(url), url]));
 }
 
 /** Downloads models, so that the next load finds them on this machine.
