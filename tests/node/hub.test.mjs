@@ -99,14 +99,15 @@ test('a model is loaded by its name; the list has pages, the token stays at the 
   assert.deepEqual(paths(hub), [tree, tree, tree, `${file}1-of-00002.gguf`, `${file}2-of-00002.gguf`]);
   assert.ok(hub.seen.every(({ token }) => token === TOKEN));
   assert.ok(hub.sent.length > 0);   // it would have refused a token
-  // The second time, nothing is asked; also not for the type, and not without a network.
-  hub.close();
+  // The second time, nothing is asked; also not for the type.
+  const asked = hub.seen.length;
   for (const name of ['hf:org/tiny-GGUF', 'hf:org/tiny-GGUF:q4_k_m', 'hf.co/org/tiny-GGUF:latest',
     'hf:org/tiny-GGUF:tiny-q4_k_m-00001-of-00002.gguf']) {
     assert.equal((await load(name, {}, Plumb)).logits, expected);
   }
   const { fits, cached } = await Plumb.preflight('hf:org/tiny-GGUF', { measure: false });
   assert.ok(fits && cached.complete);
+  assert.equal(hub.seen.length, asked);
   const list = await Plumb.listCached();
   assert.equal(list.length, 2);
   assert.ok(list.every(({ sha256 }) => sha256));   // by the list of the hub
@@ -198,6 +199,14 @@ test('what the hub refuses says what to do: 401, 403, 404, 429, 500, garbage, a 
   const url = `${hub.url}/org/gated/resolve/main/m-Q8_0.gguf`;
   assert.equal((await load(url, { cache: 'reload' }, Plumb)).logits, expected);
   assert.deepEqual(hub.seen.map(({ token }) => token), [TOKEN]);
+  /** @type {(string | undefined)[]} */
+  const tokens = [];
+  const elsewhere = await server(t, (request, response) => {
+    tokens.push(request.headers.authorization);
+    response.end(tiny);
+  });
+  assert.equal((await load(`${elsewhere}m`, {}, Plumb)).logits, expected);
+  assert.deepEqual(tokens, [undefined]);
 });
 
 test('no connection is retried; then a copy that is here is used, or the error says where the hub is', async t => {
@@ -233,18 +242,33 @@ test('the file that is chosen fits into the memory of this machine', async t => 
   // 3 GB may fit into 4 GiB: its header decides.  It is the tiny model's, which fits.
   await load('hf:org/large', {}, here);
   assert.deepEqual(chosen(), ['m-Q4_K_M.gguf', 'm-Q4_K_M.gguf']);
+  // With a context that leaves no room, it does not fit; the next file is small enough to be tried without a question.
+  await Plumb.removeCached('hf:org/large');
+  hub.seen.length = 0;
+  const options = /** @type {const} */ ({ contextLength: 2 ** 24, kvType: 'f32' });
+  await assert.rejects(load('hf:org/large', options, here), { code: 'PLUMB_ERROR_MEMORY' });
+  assert.deepEqual(chosen(), ['m-Q4_K_M.gguf', 'm-Q3_K_M.gguf']);
   await fails(load('hf:org/huge', {}, here), 'PLUMB_ERROR_MEMORY',
     /^hf:org\/huge: there is no memory here for any file: the smallest, m-Q2_K\.gguf, has 4500 MB; name a file/);
   assert.equal((await load('hf:org/huge:Q8_0', {}, here)).logits, expected);
 });
 
-test('adapters come from the hub, too', async t => {
-  await hubOf(t, { 'org/base': { files: { 'm-Q8_0.gguf': readFileSync(`${root}tests/vectors/archs/llama.gguf`) } },
-    'org/lora': { files: { 'm-lora-f16.gguf': readFileSync(`${root}tests/vectors/adapters/llama-lora.gguf`) } } });
+test('adapters come from the hub, too, which gets no headers that are for another server', async t => {
+  const base = readFileSync(`${root}tests/vectors/archs/llama.gguf`);
+  const lora = readFileSync(`${root}tests/vectors/adapters/llama-lora.gguf`);
+  const hub = await hubOf(t, { 'org/base': { files: { 'm-Q8_0.gguf': base } },
+    'org/lora': { files: { 'm-lora-f16.gguf': lora } } });
   const model = await Plumb.load('hf:org/base', { adapters: [{ source: 'hf:org/lora' }] });
   assert.equal(model.adapters[0].adapter.kind, 'lora');
   assert.equal((await model.loadAdapter('hf:org/lora:m-lora-f16.gguf')).kind, 'lora');
   await model.close();
+  await Plumb.removeCached('hf:org/lora');
+  hub.seen.length = 0;
+  const url = await server(t, (_, response) => response.end(base));
+  const headers = { Authorization: 'Bearer of-another-server' };
+  const other = await Plumb.load(`${url}m`, { headers, adapters: [{ source: 'hf:org/lora' }] });
+  await other.close();
+  assert.deepEqual(hub.seen.map(({ token }) => token), [undefined, undefined]);
 });
 
 test('short names, those of models/manifest.json, and what is nearest to an unknown one', async t => {

@@ -64,6 +64,11 @@ test('the parts of a split model go together, and none while the others are writ
   process.env.PLUMB_CACHE_SIZE = String(tiny.length + 1000);
   assert.deepEqual(await use(first), []);
   assert.deepEqual((await names()).sort(), ['s-00001-of-00002.gguf', 's-00002-of-00002.gguf']);
+  await quick.removeCached(first);
+  process.env.PLUMB_CACHE_SIZE = String(tiny.length / 2 + 1000);
+  const [{ message }] = await use(first);   // there is room for one part only
+  assert.match(message, /s-00002-of-00002\.gguf: no copy is kept: it needs 0\.0 MB, but the copies/);
+  assert.deepEqual(await names(), ['s-00001-of-00002.gguf']);
 });
 
 test('a copy that is being written stays, and so do all if there is not enough to remove', async t => {

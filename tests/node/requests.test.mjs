@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Plumb } from '../../web/node/index.js';
-import { copies, expected, files, flaky, load, quick, sha256 } from './downloads.mjs';
+import { copies, expected, files, flaky, load, network, quick, sha256 } from './downloads.mjs';
 import { fails, plumbOn, root, server, tiny, tinyPath } from './helpers.mjs';
 
 const SECRET = 'hf_s3cret-t0ken';
@@ -133,6 +133,38 @@ test('what a fetch of the caller throws or returns in error is reported; an abor
     });
     await assert.rejects(silent, /too late/);
   }
+});
+
+test('requests of a fetch of the caller run at the same time, and one that stalls is ended and repeated', async t => {
+  const parts = [tiny.subarray(0, 60000), tiny.subarray(60000)];
+  const { url } = await watched(t, ({ url }) => ({ bytes: parts[Number(url.slice(1))] }));
+  for (const [where, plumb] of Object.entries(plumbs)) {
+    const asked = [];
+    const fetch = async (address, init) => {
+      asked.push(init.method ?? 'GET');
+      if (init.method === 'HEAD') await sleep(30);   // the bytes of the first part arrive meanwhile
+      const response = await globalThis.fetch(address, init);
+      const body = response.body?.pipeThrough(new TransformStream({ async transform(chunk, controller) {
+        for (let at = 0; at < chunk.length; at += 5000) {
+          await sleep(3);
+          controller.enqueue(chunk.subarray(at, at + 5000));
+        }
+      } }));
+      return new Response(body, response);
+    };
+    const both = [`${url}0`, `${url}1`];
+    assert.equal((await load(both, { fetch, cache: 'no-store' }, plumb)).logits, expected, where);
+    assert.deepEqual(asked, ['GET', 'HEAD', 'GET']);
+  }
+  const signals = [];
+  network.silence = async () => { if (signals.length > 1) await new Promise(() => {}); };
+  const stalling = async (address, init) => {
+    signals.push(init.signal);
+    return signals.length === 1 ? new Promise(() => {}) : globalThis.fetch(address, init);
+  };
+  const whole = await watched(t);
+  assert.equal((await load(whole.url, { fetch: stalling, cache: 'no-store' })).logits, expected);
+  assert.deepEqual(signals.map(({ aborted }) => aborted), [true, false]);
 });
 
 test('credentials go to fetch; wrong options are refused, and no message shows a header', async t => {

@@ -14,7 +14,8 @@ import { isDamage } from '../loader/parts.js';
 import { fetchServer } from '../loader/request.js';
 import { copiesOf, explained, resolve } from '../loader/resolve.js';
 import { concealed, concealer, copyName } from '../loader/secrets.js';
-import { describe, expand, originOf } from '../loader/source.js';
+import { describe, originOf } from '../loader/source.js';
+import { expand } from '../loader/split.js';
 import { Completions } from '../openai/completions.js';
 import { Decisions } from '../openai/decisions.js';
 import { Embeddings } from '../openai/embeddings.js';
@@ -249,7 +250,8 @@ export class Library {
       const resolved = { parts }, { contextLength, kvType, precision } = options;
       const plan = await this.#preflight(resolved, async () => resolved, options,
         { contextLength, kvType, precision, measure: false });
-      return plan.fits ?? true;   // if it is not supported, the load says why
+      // If it is not supported, the load says why.
+      return plan.fits ?? !plan.problems.some(({ code }) => code === 'PLUMB_ERROR_MEMORY');
     };
     return resolve(source, this.#platform, { ...options, cache, fits });
   }

@@ -1,6 +1,7 @@
 /* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
 import { Plumb, PlumbError } from '../index.js';
-import { firstOf } from '../loader/split.js';
+import { modelsOf } from '../loader/copy-store.js';
+import { splitOf } from '../loader/split.js';
 import {
   count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size,
   toast,
@@ -178,7 +179,7 @@ export class ModelsDialog {
   }
 
   async #showStored() {
-    const kept = grouped(await Plumb.listCached().catch(() => []));
+    const kept = modelsOf(await Plumb.listCached().catch(() => []));
     const list = element('kept', 'ul');
     list.replaceChildren(...kept.map(one => {
       const amount = one.complete ? size(one.bytes)
@@ -222,22 +223,7 @@ export class ModelsDialog {
 
 /** Whether there is a whole or partial copy of a model, of a name only a whole one. @param {string} source */
 const isStored = async source => isName(source) ? Boolean(await Plumb.openCached(source).catch(() => undefined))
-  : (await Plumb.listCached().catch(() => [])).some(one => firstOf(one.url) === firstOf(source));
-
-/** The copies by model: those of a split model become one. @param {import('../loader/copy-store.js').Cached[]} kept */
-function grouped(kept) {
-  /** @type {Map<string, import('../loader/copy-store.js').Cached[]>} */
-  const models = new Map();
-  for (const one of kept) models.set(firstOf(one.url), [...models.get(firstOf(one.url)) ?? [], one]);
-  return [...models].map(([url, parts]) => {
-    const all = parts.length === Number(/-of-(\d{5})\.gguf(?:$|[?#])/.exec(url)?.[1] ?? 1);
-    return {
-      url, complete: all && parts.every(({ complete }) => complete),
-      bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
-      size: all ? parts.reduce((sum, { size = NaN }) => sum + size, 0) : NaN,
-    };
-  });
-}
+  : (await Plumb.listCached().catch(() => [])).some(one => splitOf(one.url).first === splitOf(source).first);
 
 /** The URL or the name that a text is. @param {unknown} text @returns {string | undefined} */
 function addressOf(text) {

@@ -2,10 +2,10 @@
  * before they run. */
 import { openAsBlob } from 'node:fs';
 import { PlumbError, reasonOf } from '../base/errors.js';
+import { modelsOf } from '../loader/copy-store.js';
 import { nameOfUrl, shownName } from '../loader/hub.js';
 import { send } from '../loader/request.js';
 import { explained, isRemote, resolve, siteOf } from '../loader/resolve.js';
-import { firstOf } from '../loader/split.js';
 import { folderPath } from '../node/cache-folder.js';
 import { Plumb } from '../node/index.js';
 import { places } from '../node/places.js';
@@ -20,14 +20,11 @@ function nameOfCopy(url) {
   return name ? shownName(name) : url;
 }
 
-/** The models whose whole copies are on this machine, by name. @returns {Promise<Record<string, string>>} */
+/** The models whose whole copies are on this machine, by name, with their URLs.  A copy with a cacheKey has none.
+ * @returns {Promise<Record<string, string>>} */
 export async function kept() {
-  const copies = await Plumb.listCached();
-  const urls = new Set(copies.map(({ url }) => firstOf(url)));
-  return Object.fromEntries([...urls].flatMap(url => {
-    const parts = copies.filter(copy => firstOf(copy.url) === url && copy.complete);
-    return parts.length === countOf(url) ? [[nameOfCopy(url), url]] : [];
-  }));
+  const whole = modelsOf(await Plumb.listCached()).filter(({ url, complete }) => complete && /^https?:/.test(url));
+  return Object.fromEntries(whole.map(({ url }) => [nameOfCopy(url), url]));
 }
 
 /** Downloads models, so that the next load finds them on this machine.
@@ -60,9 +57,6 @@ export async function list(words, { json }) {
   return 0;
 }
 
-/** How many files the model at this name or URL has. @param {string} url */
-const countOf = url => Number(/-\d{5}-of-(\d{5})\.gguf(?:$|[?#])/i.exec(url)?.[1] ?? 1);
-
 /** Prints a line for each copy with JSON, and otherwise for each model, whose parts are one.
  * @param {import('../loader/copy-store.js').Cached[]} copies @param {boolean} [json] */
 function print(copies, json = false) {
@@ -70,15 +64,9 @@ function print(copies, json = false) {
     for (const copy of copies) process.stdout.write(jsonLine({ name: nameOfCopy(copy.url), ...copy }));
     return;
   }
-  /** @type {Map<string, import('../loader/copy-store.js').Cached[]>} */
-  const models = new Map();
-  for (const copy of copies) models.set(firstOf(copy.url), [...models.get(firstOf(copy.url)) ?? [], copy]);
-  for (const [url, parts] of models) {
-    const isWhole = parts.every(({ complete }) => complete) && parts.length === countOf(url);
-    const bytes = parts.reduce((sum, one) => sum + one.bytes, 0);
-    const size = parts.length < countOf(url) ? NaN : parts.reduce((sum, { size = NaN }) => sum + size, 0);
+  for (const { url, bytes, size, complete } of modelsOf(copies)) {
     process.stdout.write(shown(process.stdout, `${mb(bytes).padStart(9)} MB${
-      isWhole ? '' : ` of ${Number.isNaN(size) ? '?' : mb(size)} MB`}  ${nameOfCopy(url)}\n`));
+      complete ? '' : ` of ${Number.isNaN(size) ? '?' : mb(size)} MB`}  ${nameOfCopy(url)}\n`));
   }
 }
 

@@ -16,7 +16,7 @@ import { hex } from '../base/hex.js';
 import { Busy } from './busy.js';
 import { sum } from './progress.js';
 import { copyName, shownUrl } from './secrets.js';
-import { firstOf } from './split.js';
+import { splitOf } from './split.js';
 import { parseSlots, parseSums } from './sums.js';
 
 /** @typedef {object} Handle  an open file
@@ -81,6 +81,27 @@ function failure(what, error) {
 
 /** A number of bytes as text for a person. @param {number} n */
 const megabytes = n => `${(n / 1e6).toFixed(n < 1e7 ? 1 : 0)} MB`;
+
+/** The models that copies are of: those of a split model are one.  complete: whether all parts are whole; size: that of
+ * the model, NaN if it is not known.
+ * @param {Cached[]} copies @returns {{url: string, parts: Cached[], bytes: number, size: number, complete: boolean}[]}
+ *   in the order of the copies */
+export function modelsOf(copies) {
+  /** @type {Map<string, Cached[]>} */
+  const models = new Map();
+  for (const copy of copies) {
+    const { first } = splitOf(copy.url);
+    models.set(first, [...models.get(first) ?? [], copy]);
+  }
+  return [...models].map(([url, parts]) => {
+    const isAll = parts.length === splitOf(url).count;
+    return {
+      url, parts, complete: isAll && parts.every(({ complete }) => complete),
+      bytes: parts.reduce((sum, { bytes }) => sum + bytes, 0),
+      size: isAll ? parts.reduce((sum, { size = NaN }) => sum + size, 0) : NaN,
+    };
+  });
+}
 
 export class Store {
   /** @param {() => Promise<Folder>} open  rejects with the reason if there is no folder */
@@ -165,12 +186,7 @@ export class Store {
     const copies = await this.list(), used = sum(copies.map(({ bytes }) => bytes)) ?? 0;
     let excess = used + need - Math.min(limit, used + await folder.room());
     if (excess <= 0) return;
-    /** @type {Map<string, Cached[]>} */
-    const models = new Map();   // in the order of the list: the most recently used one first
-    for (const copy of copies) models.set(firstOf(copy.url), [...models.get(firstOf(copy.url)) ?? [], copy]);
-    models.delete(firstOf(url));
-    const others = [...models.values()].reverse().map(parts =>
-      ({ parts, bytes: sum(parts.map(({ bytes }) => bytes)) ?? 0 }));
+    const others = modelsOf(copies).filter(one => one.url !== splitOf(url).first).reverse();
     const tooLittle = () =>
       new Error(`it needs ${megabytes(need)}, but the copies of all models may take only ${megabytes(limit)}`);
     if (others.reduce((sum, { bytes }) => sum + bytes, 0) < excess) throw tooLittle();

@@ -50,7 +50,7 @@ export function nameOf(source, { exists }) {
 /** @param {import('./source.js').Source} source @param {Places} places @param {ResolveOptions} [options]
  * @returns {Promise<Resolved>} */
 export async function resolve(source, places, options = {}) {
-  const { headers, cache = 'default', fits = async () => true, isAdapter = false } = options;
+  const { headers, cache = 'default', origin, fits = async () => true, isAdapter = false } = options;
   const name = nameOf(source, places);
   if (!name) return { parts: withToken(describe(source, places, options), places) };
   const site = siteOf(places);
@@ -63,8 +63,9 @@ export async function resolve(source, places, options = {}) {
   const isNamed = name.file !== undefined || name.type !== undefined;
   const found = here.length > 0 ? attempt(() => candidates(name, here, isAdapter)) : undefined;
   if (found && (isNamed || isPreferred(found[0]))) return { parts: described(found[0]), hub: name };
-  const token = tokenFor(places, new URL(site).origin);
-  const own = { ...token, ...headers && Object.fromEntries(new Headers(headers)) };
+  const home = new URL(site).origin, token = tokenFor(places, home);
+  const given = (origin ?? home) === home ? headers : undefined;   // the headers may be for another server
+  const own = { ...token, ...given && Object.fromEntries(new Headers(given)) };
   const { credentials, fetch, signal } = options;
   const files = await filesOf(site, name, { credentials, fetch, signal, pause: places.pause, headers: own })
     .catch(error => {

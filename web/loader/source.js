@@ -11,6 +11,7 @@
  * Outside of linear memory, neither side ever holds a whole part, unless the caller gives it as an array. */
 import { PlumbError, argumentError, reasonOf } from '../base/errors.js';
 import { shownUrl, urlOf } from './secrets.js';
+import { expand } from './split.js';
 import { streamChunks } from './stream.js';
 
 /** @typedef {Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array> | URL
@@ -46,11 +47,6 @@ import { streamChunks } from './stream.js';
 /** An array is handed over in pieces of this many bytes, because a worker gets a copy of each, and not one of the whole
  * array.  Bytes of a file that only the hash needs are read in such pieces too. */
 const PIECE = 1 << 20;
-/** Matches the name of the first file of a split model: NAME-00001-of-00003.gguf. */
-const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
-/** The most files that one name may represent. */
-const MAX_PARTS = 999;
-
 /** @typedef {object} Sites  which sources a host knows
  * @property {(source: string | URL) => Part | {bytes: AsyncIterable<Uint8Array> | Blob}} locate  what a string or URL
  *   means on this host; bytes: those of a pipe or of a blob: URL
@@ -67,19 +63,6 @@ export function urlPart(text, base) {
   }
   url.hash = '';
   return { kind: 'url', name: shownUrl(url.href), url: url.href };
-}
-
-/** All files of a model: the name of the first file of a split model represents them all. @param {string | URL} source
- * @returns {(string | URL)[]} */
-export function expand(source) {
-  const count = Number(SPLIT.exec(String(source))?.[1] ?? 1);
-  if (count <= 1) return [source];
-  if (count > MAX_PARTS) {
-    throw argumentError(`${shownUrl(String(source))}: the name says that the model has ${count} parts; at most `
-      + `${MAX_PARTS} are loaded`, { parts: count, limit: MAX_PARTS });
-  }
-  return Array.from({ length: count }, (_, i) =>
-    String(source).replace(SPLIT, `-${String(i + 1).padStart(5, '0')}-of-$1.gguf`));
 }
 
 /** Turns a source into parts, and checks what can be checked before a byte is read.
