@@ -30,7 +30,7 @@ export const examplesFor = (place, language = 'js') =>
 const expected = [
   ['process.stdout.write(piece)', /^\S[^]*\{\s+promptTokens: 36,[^]*tokens: \d+,[^]*finishReason: '(?:length|stop)'/],
   ['chat.trimmed', /\w+[^]*(?:role: 'assistant'|\[Object, Object, Object\])[^]*tokens: \d+[^]* 0$/],
-  ['model.restore(', /^[1-9]\d*$/],
+  ['continued.restore(', /^[1-9]\d*$/],
   ['model.session(', /^2$/],
   ["from 'plumb-llm/openai'", /^\s*\S+(?:\n[^\n]*){2,}$/],
   ["from 'plumb-llm/fetch'", /^\S/],

@@ -46,9 +46,11 @@ import { TextAnswer } from './text-answer.js';
 
 /** Functions of a model for its sessions: CALL, a call of the engine; PROMPT, the tokens of a prompt. */
 export const CALL = Symbol('call'), PROMPT = Symbol('prompt');
-/** Frees sessions that nobody can use any more.  What it holds must not refer to the session.
- * @type {FinalizationRegistry<{owner: Model, id: number}>} */
-const lost = new FinalizationRegistry(({ owner, id }) => { owner[CALL]('closeSession', { id }).catch(() => {}); });
+/** Frees sessions that nobody can use any more.  What it holds must not refer to the session, as a model does to those
+ * of its pool. @type {FinalizationRegistry<{owner: WeakRef<Model>, id: number}>} */
+const lost = new FinalizationRegistry(({ owner, id }) => {
+  owner.deref()?.[CALL]('closeSession', { id }).catch(() => {});
+});
 /** @typedef {(method: string, args?: object, options?: import('../base/protocol.js').CallOptions) => Promise<any>} Call
  * @typedef {(prompt: string | Message[] | Int32Array | number[], parseSpecial: boolean, template: TemplateOptions) =>
  *   Promise<{ids: Int32Array, isChat: boolean}>} PromptOf
@@ -273,6 +275,6 @@ export async function openSession(owner, args) {
 /** @param {Model} owner @param {number} id */
 function created(owner, id) {
   const session = new Session(owner, id);
-  lost.register(session, { owner, id }, session);
+  lost.register(session, { owner: new WeakRef(owner), id }, session);
   return session;
 }

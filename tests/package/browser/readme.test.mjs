@@ -8,7 +8,7 @@ import { launchChrome } from '../../hosts/chrome.mjs';
 import { project, root } from '../helpers.mjs';
 import { examplesFor, expectedOf } from '../readme.mjs';
 
-const IMPORTS = Object.fromEntries(['index', 'openai', 'fetch'].map(name =>
+const IMPORTS = Object.fromEntries(['index', 'openai', 'fetch', 'ai', 'prompt-api'].map(name =>
   [name === 'index' ? 'plumb-llm' : `plumb-llm/${name}`, `/node_modules/plumb-llm/${name}.js`]));
 let browser, folder, server;
 before(async () => {
