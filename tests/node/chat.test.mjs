@@ -30,7 +30,7 @@ describe('the default model', () => {
     const text = await textOf(chat.send(question.content, { maxTokens: 30, seed: undefined }));
     assert.equal(text, await model.detokenize(asked.f32.ids.slice(0, 30)));
     assert.deepEqual(chat.messages, [...asked.messages, assistant(text)]);
-    assert.equal(chat.lastStats, model.lastStats);
+    assert.equal(chat.lastStats?.tokens, 30);
     assert.deepEqual([chat.lastStats?.promptTokens, chat.lastStats?.tokens], [39, 30]);
     chat.messages.length = 0;   // a copy
     assert.equal(chat.messages.length, 2);

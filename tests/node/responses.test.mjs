@@ -306,6 +306,20 @@ test('the signal rejects a response with its reason, and ends a stream; leaving 
   assert.equal(held, 0);
 });
 
+test('a stream that is left after any number of its events gives back what it holds', async () => {
+  for (let n = 0; n <= 4; n++) {
+    const response = await handler('http://plumb.invalid/v1/responses', {
+      method: 'POST', body: JSON.stringify({ ...GREEDY, input: QUESTION, stream: true }),
+    });
+    const reader = /** @type {ReadableStream} */ (response.body).getReader();
+    for (let i = 0; i < n; i++) await reader.read();
+    await reader.cancel();
+    const users = () => handler.models.list().find(({ name }) => name === 'smol')?.users;
+    for (let i = 0; users() !== 0 && i < 100; i++) await new Promise(resolve => { setTimeout(resolve, 20); });
+    assert.equal(users(), 0, `${n} events`);
+  }
+});
+
 test('what is wrong or not there is an error that names it', async () => {
   for (const [given, message] of [
     [{ input: undefined }, /input is missing/],

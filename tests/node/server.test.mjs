@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { request } from 'node:http';
+import { Agent, request } from 'node:http';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -106,6 +106,28 @@ describe('a server', () => {
     }
     const line = server.log().find(({ status }) => status === 404);
     assert.deepEqual([line.method, line.path], ['POST', '/v1/chat/completions']);
+  });
+
+  test('a connection goes on after a body that nobody wanted', { timeout: 60000 }, async t => {
+    const { port } = new URL(server.url), agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    t.after(() => agent.destroy());
+    const all = [['/v1/nothing', 2e7, 404], ['/v1/completions', 2e7, 413], ['/health', 0, 200]];
+    for (const [path, length, status] of all) {
+      const sent = request({ port, host: '127.0.0.1', path, agent, method: length ? 'POST' : 'GET',
+        headers: { host: 'localhost', ...length && { 'content-length': length } } });
+      sent.end(length ? Buffer.alloc(length, ' ') : undefined);
+      const [response] = await once(sent, 'response');
+      assert.equal(response.statusCode, status, path);
+      response.resume();
+      await once(response, 'end');
+    }
+  });
+
+  test('a path of many slashes is not there, and a method that no path has is an error', async () => {
+    const { port } = new URL(server.url);
+    assert.equal((await statusOf({ host: 'localhost' }, 'GET', `/v1/${'/'.repeat(15000)}x`))[0], 404);
+    const [status, { allow }] = await statusOf({ host: `127.0.0.1:${port}` }, 'TRACE');
+    assert.deepEqual([status, allow], [405, 'GET, HEAD, POST, DELETE']);
   });
 
   test('the chat page is at /, isolated, and files of the machine are not', async () => {

@@ -62,12 +62,13 @@
  * @property {(prompt: Int32Array, n?: number, signal?: AbortSignal) => Promise<ChatSession[]>} take  n of them, for
  *   answers to a prompt
  * @property {(session: any, prompt: Int32Array) => void} give  gives one back, which answered a prompt
- * @property {(prompt: Int32Array) => ChatSession | undefined} find  the one that answered a prompt last */
+ * @property {(prompt: Int32Array) => ChatSession | undefined} find  the one that answered a prompt last
+ * @property {() => Promise<ChatSession>} open  one that is no part of the pool */
 /** @typedef {object} AnsweringModel  what a ChatModel has besides its format
  * @property {string} chatTemplate  the source of its chat template
  * @property {Record<string, import('../engine/engine.js').MetadataValue>} metadata
  * @property {import('../engine/generation.js').Stats} [lastStats]  of its last answer
- * @property {() => Promise<{contextLength: number, module: string}>} info
+ * @property {() => Promise<{contextLength: number, module: string, position?: number}>} info
  * @property {(messages: Message[], options?: TemplateOptions) => Promise<Int32Array>} tokenizeChat
  * @property {(text: string, options?: {addSpecial?: boolean, parseSpecial?: boolean}) => Promise<Int32Array>} tokenize
  * @property {(ids: ArrayLike<number>, options?: {special?: boolean}) => Promise<string>} detokenize

@@ -228,9 +228,9 @@ export class Chat {
    * @returns {Promise<Uint8Array<ArrayBuffer>>} */
   async save() {
     const { [POOL]: pool } = this.#model, prompt = this.#last ?? new Int32Array();
-    const held = this.#kept ?? pool.find(prompt);
-    if (held) return held.save();
-    const [session] = await pool.take(prompt);   // others have used its session meanwhile
+    const held = this.#kept ?? pool.find(prompt), position = (await held?.info())?.position ?? 0;
+    if (held && (this.#kept || position >= prompt.length)) return held.save();
+    const [session] = await pool.take(prompt);   // others have used its session, or its memory
     try {
       await session.rewind();
       if (prompt.length > 0) await session.feed(prompt);
@@ -258,11 +258,9 @@ export class Chat {
    * @param {Int32Array} prompt @returns {Promise<ChatSession>} */
   async #take(prompt) {
     if (this.#kept) return this.#kept;
-    const { [POOL]: pool } = this.#model, [session] = await pool.take(prompt);
-    if (this.#contextEnd === 'shift') {
-      this.#kept = session;
-      lost.register(this, { pool, session });
-    }
+    const { [POOL]: pool } = this.#model;
+    if (this.#contextEnd !== 'shift') return (await pool.take(prompt))[0];
+    const session = this.#kept = await pool.open();
     return session;
   }
 
@@ -389,10 +387,6 @@ export class Chat {
     return { ids: await tokens(first) };
   }
 }
-
-/** Gives back the sessions of chats that nobody can use any more.
- * @type {FinalizationRegistry<{pool: import('../answers/messages.js').Pool, session: ChatSession}>} */
-const lost = new FinalizationRegistry(({ pool, session }) => pool.give(session, new Int32Array()));
 
 /** How many tokens stay at least in a full context: Xiao et al. 2024, "Efficient Streaming Language Models with
  * Attention Sinks", table 2. */

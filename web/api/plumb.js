@@ -412,13 +412,10 @@ export class Model extends Session {
   /** Prompts that are chats, and which text of the last message they end with.
    * @type {WeakMap<object, import('../answers/formats.js').Continued>} */
   #chats = new WeakMap();
-  #hasOpened = false;
-  /** The sessions that answer chats; the first one is that of the model.
+  /** The sessions that answer chats.
    * @type {import('../answers/messages.js').Pool} @override */
   [POOL] = new SessionPool(async () => {
-    if (this.#hasOpened) return openSession(this, { ...await this.#sessionArgs(), isCache: true });
-    this.#hasOpened = true;
-    return this;
+    return openSession(this, { ...await this.#sessionArgs(), isCache: true });
   }, async () => (await this.info()).contextLength);
 
   /** @param {import('../base/protocol.js').Transport} transport @param {Loaded} loaded

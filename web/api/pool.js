@@ -9,7 +9,6 @@ import { onAbort } from '../base/async.js';
 export const MOST_SESSIONS = 16;
 
 export class SessionPool {
-  #open;
   #contextOf;
   /** How many tokens a session can hold. */
   #context = 0;
@@ -24,7 +23,8 @@ export class SessionPool {
 
   /** @param {() => Promise<Session>} open @param {() => Promise<number>} context  how many tokens a session can hold */
   constructor(open, context) {
-    this.#open = open;
+    /** Opens a session that is no part of the pool. */
+    this.open = open;
     this.#contextOf = context;
   }
 
@@ -44,10 +44,11 @@ export class SessionPool {
       });
       this.#serve();
     }).finally(() => unfollow());
-    const results = await Promise.allSettled(taken.map(session => session ?? this.#open()));
+    const results = await Promise.allSettled(taken.map(session => session ?? this.open()));
     const sessions = results.flatMap(result => result.status === 'fulfilled' ? [result.value] : []);
     if (sessions.length === n) return sessions;
     this.#opened -= n - sessions.length;
+    this.#serve();
     for (const session of sessions) this.give(session, prompt);
     throw results.flatMap(result => result.status === 'rejected' ? [result.reason] : [])[0];
   }

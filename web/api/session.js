@@ -35,6 +35,7 @@ import { TextAnswer } from './text-answer.js';
  *   one, as the file says; 'none': it does not say; 'rank': it is a reranker
  * @property {number} dimensions  elements of a vector of model.embed, or for a reranker numbers of its classifier
  * @property {number} contextLength  tokens that this session can hold
+ * @property {number} position  tokens that it holds in the engine's memory
  * @property {number} batch  tokens of a prompt that are computed at once
  * @property {string} module  the module that runs, such as plumb-mt-relaxed
  * @property {number} threads
@@ -71,7 +72,7 @@ export class Session {
   #id;
   #closed = false;
   /** The sessions that answer chats: this one. @type {import('../answers/messages.js').Pool} */
-  [POOL] = { take: async () => [this], give() {}, find: () => this };
+  [POOL] = { take: async () => [this], give() {}, find: () => this, open: async () => this };
 
   /** @param {Model | undefined} owner  undefined: the session is a model @param {number} id  0: that of the load */
   constructor(owner, id) {

@@ -496,7 +496,7 @@ export function checkQuestion(where, question) {
 }
 
 /** @param {string} where @param {any} calibration */
-export function checkCalibration(where, calibration) {
+function checkCalibration(where, calibration) {
   checkOptions(where, calibration, CALIBRATION);
   for (const [label, bias] of Object.entries(calibration?.bias ?? {})) {
     if (!Number.isFinite(bias)) {

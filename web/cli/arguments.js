@@ -137,7 +137,7 @@ const OPTIONS = [
   option('--parse-special', 'run', flag, 'parseSpecial'),
   option('--host', 'serve ps', text, 'host'),
   option('--port', 'serve ps', integer(0, 65535), 'port'),
-  option('--api-key', 'serve', text, 'apiKey'),
+  option('--api-key', 'serve ps', text, 'apiKey'),
   option('--parallel', 'serve', integer(1, 16), 'parallel'),
   option('--queue', 'serve', integer(0, 1 << 16), 'queue'),
   option('--memory', 'serve', size, 'memory'),

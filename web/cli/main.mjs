@@ -86,7 +86,7 @@ download removes those that were not used for longest.`,
   rm: `rm NAME... [--json]
 
 Removes models from this machine. NAME is a name as in plumb list or plumb pull.`,
-  ps: `ps [--host NAME] [--port N] [--json]
+  ps: `ps [--host NAME] [--port N] [--api-key KEY] [--json]
 
 Lists the models that plumb serve has loaded, with their memory and context.`,
   preflight: `preflight MODEL [options]
@@ -128,17 +128,17 @@ async function help(name) {
   watchOutput(() => {});
   if (name === 'chat') process.stdout.write((await import('./chat-command.js')).HELP);
   else if (name === 'serve') process.stdout.write((await import('./serve-command.js')).HELP);
-  else if (name in USAGE) process.stdout.write(`usage: plumb ${USAGE[name]}\n`);
+  else if (Object.hasOwn(USAGE, name)) process.stdout.write(`usage: plumb ${USAGE[name]}\n`);
   else runInC(name ? ['help', name] : ['help']);
-  process.stdout.write(NOTES[name] ?? '');
+  if (Object.hasOwn(NOTES, name)) process.stdout.write(NOTES[name]);
   return 0;
 }
 
 /** @param {string[]} args @returns {Promise<number>} the exit code */
 async function main([name, ...words]) {
   if (name === 'help' && words.length === 0 || name === '--help' || name === '-h') return help('');
-  if (name === 'help' && words[0] in COMMANDS) return help(words[0]);
-  const command = COMMANDS[name];
+  if (name === 'help' && Object.hasOwn(COMMANDS, words[0])) return help(words[0]);
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   const isInC = words.some(word => inC(name).includes(nameIn(word)));
   // The C program reads only files.
   const url = (name === 'inspect' ? words : words.slice(0, 1)).find(word => isRemote(word, { exists: existsSync }));

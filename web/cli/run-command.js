@@ -23,7 +23,9 @@ export async function load(command, files, values, signal) {
   const start = performance.now();
   try {
     const chatTemplate = await templateOf(command, values);
-    const model = await Plumb.load(files, { ...pick(values, LOAD), chatTemplate, onProgress: progress.show, signal });
+    const model = await Plumb.load(files, {
+      ...pick(values, LOAD), reserve: command !== 'chat', chatTemplate, onProgress: progress.show, signal,
+    });
     const uses = [];
     for (const { source, scale, kind } of given) {
       const loaded = await model.loadAdapter(source, { onProgress: progress.show, signal });

@@ -127,10 +127,11 @@ export async function serve(words, values) {
 
 /** Asks a server which models are loaded.
  * @param {string[]} words @param {Record<string, any>} values @returns {Promise<number>} the exit code */
-export async function ps(words, { host = '127.0.0.1', port = PORT, json }) {
+export async function ps(words, { host = '127.0.0.1', port = PORT, apiKey = process.env.PLUMB_API_KEY, json }) {
   if (words.length > 0) throw new CommandError('ps: expected no words; see plumb ps --help');
   const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}/api/ps`;
-  const response = await fetch(url).catch(error => {
+  const headers = apiKey ? { Authorization: `Bearer ${apiKey}` } : undefined;
+  const response = await fetch(url, { headers }).catch(error => {
     throw new CommandError(`ps: ${url}: ${reasonOf(error)}; is plumb serve running?`, 1);
   });
   if (!response.ok) throw new CommandError(`ps: ${url}: the server answered ${response.status}`, 1);

@@ -283,8 +283,11 @@ class Host {
     return signal.aborted || this.#closing.signal.aborted || (hosted?.closing.signal.aborted ?? false);
   }
 
-  /** Why a call ends early. @param {AbortSignal} signal */
-  stopped(signal) { return signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', 'the model is closed'); }
+  /** Why a call ends early. @param {AbortSignal} signal @param {HostedSession} [hosted] */
+  stopped(signal, hosted) {
+    const what = hosted?.closing.signal.aborted ? 'session' : 'model';
+    return signal.reason ?? new PlumbError('PLUMB_ERROR_STATE', `the ${what} is closed`);
+  }
 
   /** Feeds ids.  Returns how many were fed, which is fewer than all if the signal ended it.
    * @param {HostedSession} hosted @param {Int32Array} ids @param {AbortSignal} signal */
@@ -295,7 +298,7 @@ class Host {
   /** As feed, but throws if the signal ended it. @param {HostedSession} hosted @param {Int32Array} ids
    * @param {AbortSignal} signal */
   async feedAll(hosted, ids, signal) {
-    if (await this.feed(hosted, ids, signal) < ids.length) throw this.stopped(signal);
+    if (await this.feed(hosted, ids, signal) < ids.length) throw this.stopped(signal, hosted);
   }
 
   async close() {
@@ -520,6 +523,8 @@ const texts = host => ({
   info: host.direct(({ session } = {}) => ({ ...host.session(session).session.info(), module: host.hosted.module })),
   tokenize: host.direct(({ text, ...options }) => host.engine.tokenize(text, options)),
   detokenize: host.direct(({ ids, special }) => host.engine.detokenize(ids, special)),
+  /** The text of each token, also of control tokens. */
+  pieces: host.direct(({ ids }) => Array.from(ids, (/** @type {number} */ id) => host.engine.piece(id, true))),
   /** How a template's models write their answers. */
   format: (about, { pull }) => host.templates.use(about, () => pull('plumb-template'), ({ format }) => format),
   /** The text of the prompt that a template makes of a chat. */

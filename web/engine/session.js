@@ -254,6 +254,7 @@ export class Session {
     return {
       ...this.#engine.modelInfo(),
       contextLength: this.contextLength,
+      position: this.position,
       batch: this.batch,
       threads: /** @type {number} */ (c.plumb_session_n_thread(this.pointer)),
       kernels: this.#engine.string(c.plumb_session_kernels(this.pointer)),

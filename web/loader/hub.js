@@ -110,7 +110,9 @@ export function modelsAmong(files, whole = true) {
   for (const file of files) {
     const [, prefix, , count] = SHARD.exec(file.path) ?? [];
     const key = prefix === undefined ? file.path : `${prefix} of ${count}`;
-    groups.set(key, [...groups.get(key) ?? [], file]);
+    const group = groups.get(key);
+    if (group) group.push(file);
+    else groups.set(key, [file]);
   }
   return [...groups.values()].flatMap(parts => {
     const sorted = parts.sort((a, b) => a.path < b.path ? -1 : 1), count = Number(SHARD.exec(parts[0].path)?.[3] ?? 1);

@@ -25,6 +25,7 @@ import { Metrics } from './metrics.js';
 
 /** The paths of the API. */
 const API = /^\/(v1|api|health|metrics|rerank|tokenize|detokenize)(\/|$)/;
+const METHODS = ['GET', 'HEAD', 'POST', 'DELETE'];
 /** Milliseconds after which a client that takes no more bytes is given up, and in which a request must arrive. */
 const STALLED = 60_000, ARRIVES = 120_000;
 /** Status of a request whose client went away, as in nginx. */
@@ -87,8 +88,7 @@ export async function startServer(handler, { host = '127.0.0.1', port = 0, log =
  * @param {Rules} rules */
 async function answer(incoming, response, signal, { handler, metrics, host, apiKey, origins, names = [], page }) {
   const name = incoming.headers.host ?? '';
-  // A page of another site can resolve its own name to this machine, but it cannot take an address for a name.
-  if (!isLocalName(name, [host, ...names]) && !isIP(name.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1'))) {
+  if (!isLocalName(name, [host, ...names])) {
     throw new HttpError(421, `this server has not the name ${JSON.stringify(name)}; --name allows it`);
   }
   const { origin } = incoming.headers, path = incoming.url ?? '/';
@@ -124,12 +124,17 @@ async function answer(incoming, response, signal, { handler, metrics, host, apiK
     response.end(await metrics.text(handler));
     return;
   }
+  if (!METHODS.includes(incoming.method ?? '')) {
+    throw new HttpError(405, `no path takes ${incoming.method}`, null, { Allow: METHODS.join(', ') });
+  }
   const hasBody = incoming.method !== 'GET' && incoming.method !== 'HEAD';
   const request = new Request(`http://localhost${path}`, /** @type {any} */ ({
     method: incoming.method, headers: incoming.headers, signal,
     ...hasBody && { body: Readable.toWeb(incoming), duplex: 'half' },
   }));
-  await send(await handler(request), response);   // Node reads and drops what is left of the request
+  await send(await handler(request), response);
+  // Many clients read the answer only when they have sent everything.
+  if (request.body && !request.bodyUsed) await request.body.pipeTo(new WritableStream()).catch(() => {});
 }
 
 /** Whether a request has the key.  Digests of keys have the same length, which timingSafeEqual needs.

@@ -174,6 +174,8 @@ async function* streamOf(chunks, response, ended, signal) {
     if (status === 'in_progress') failure = closedError();
   } catch (error) {
     failure = error;
+  } finally {   // the first events come before the first chunk is read
+    await chunks[Symbol.asyncIterator]().return?.();
   }
   if (failure === undefined || signal?.aborted) return;
   const message = reasonOf(failure);

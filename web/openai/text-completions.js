@@ -66,7 +66,12 @@ export class TextCompletions {
     const unfollow = onAbort(options.signal, reason => controller.abort(reason));
     const request = { n, logprobs: given.logprobs, echo: given.echo ?? false,
       options: { maxTokens: 16, ...optionsOf(given) } };
-    const head = await headOf(model, `cmpl-${randomHex(12)}`, /** @type {const} */ ('text_completion'), given.model);
+    const kind = /** @type {const} */ ('text_completion');
+    const head = await headOf(model, `cmpl-${randomHex(12)}`, kind, given.model).catch(error => {
+      unfollow();
+      free();
+      throw error;
+    });
     /** @type {import('./answering.js').Usage[]} */
     const usages = [];
     /** @type {import('../engine/generation.js').Stats[]} */
@@ -87,7 +92,8 @@ export class TextCompletions {
       }
     })();
     if (!stream) return { ...head, choices: await joined(all), usage: sum(usages) };
-    const rest = chunksOf(head, all, stream_options?.include_usage ? () => sum(usages) : undefined);
+    const usage = () => usages.length === prompts.length ? sum(usages) : undefined;   // unless it was ended
+    const rest = chunksOf(head, all, stream_options?.include_usage ? usage : undefined);
     const { value } = await rest.next();
     return new Stream(/** @type {TextCompletion} */ (value), rest, controller);
   }
@@ -163,11 +169,12 @@ async function joined(parts) {
 }
 
 /** @param {Omit<TextCompletion, 'choices'>} head @param {AsyncIterable<TextChoice>} parts
- * @param {() => import('./answering.js').Usage} [usage]  once they have ended
+ * @param {() => import('./answering.js').Usage | undefined} [usage]  once they have ended
  * @returns {AsyncGenerator<TextCompletion, void, void>} */
 async function* chunksOf(head, parts, usage) {
   for await (const choice of parts) yield { ...head, choices: [choice], ...usage && { usage: null } };
-  if (usage) yield { ...head, choices: [], usage: usage() };
+  const whole = usage?.();
+  if (whole) yield { ...head, choices: [], usage: whole };
 }
 
 /** @param {import('./answering.js').Usage[]} usages @returns {import('./answering.js').Usage} */

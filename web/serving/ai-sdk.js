@@ -1,6 +1,7 @@
 /* plumb-llm/ai: a provider for the AI SDK (package ai 7, specification v4 of @ai-sdk/provider), for generateText,
  * streamText, embed and decide.  It needs nothing of those packages.  Each call becomes one in OpenAI's shape. */
 import { argumentError } from '../base/errors.js';
+import { closedError } from '../openai/answering.js';
 import { Client } from './client.js';
 
 /** @typedef {import('../openai/completions.js').ChatCompletionChunk} Chunk
@@ -118,6 +119,7 @@ async function* partsOf(chunks, warnings) {
       call.text += text;
     }
   }
+  if (reason === null) throw closedError();
   yield* begin('');
   for (const { id, name, text } of calls.filter(Boolean)) {
     yield { type: 'tool-call', toolCallId: id, toolName: name, input: text };

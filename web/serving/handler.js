@@ -4,6 +4,7 @@ import { onAbort } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { MOST_SESSIONS } from '../api/pool.js';
+import { CALL } from '../api/session.js';
 import { Completions } from '../openai/completions.js';
 import { Decisions } from '../openai/decisions.js';
 import { Embeddings } from '../openai/embeddings.js';
@@ -36,6 +37,9 @@ import { Turns } from './turns.js';
  * @property {() => Promise<void>} close  ends all answers, and frees the models; the next request loads again
  * @typedef {Fetch & Served} Handler  a function that answers a request.  It has the arguments of the platform's fetch,
  *   and rejects with the reason of the request's signal, if that is aborted */
+
+/** How many tokens the engine is asked for their texts at once. */
+const PIECES = 4096;
 
 /** @param {import('./models.js').Loader} plumb @param {HandlerOptions} [options] @returns {Handler} */
 export function createHandler(plumb, options = {}) {
@@ -88,7 +92,7 @@ export function createHandler(plumb, options = {}) {
     const isServed = input instanceof Request && Object.getPrototypeOf(Object(init)) !== Object.prototype;
     const request = isServed || input instanceof Request && !init ? input : new Request(input, init);
     const signal = !isServed && init?.signal || request.signal;
-    const path = new URL(request.url).pathname.replace(/(.)\/+$/, '$1');
+    const path = withoutSlashes(new URL(request.url).pathname);
     try {
       return await respond(request, path, signal);
     } catch (error) {
@@ -102,6 +106,13 @@ export function createHandler(plumb, options = {}) {
     onStats: (/** @type {(stats: Stats) => void} */ call) => void listeners.push(call),
     close: () => models.close(),
   });
+}
+
+/** A path without slashes at its end. @param {string} path */
+function withoutSlashes(path) {
+  let end = path.length;
+  while (end > 1 && path[end - 1] === '/') end--;
+  return path.slice(0, end);
 }
 
 /** @param {Response | object} answer */
@@ -228,8 +239,12 @@ async function tokenize(hold, body, signal) {
     const ids = messages ? await model.tokenizeChat(messages)
       : await model.tokenize(text, { addSpecial: add_special, parseSpecial: parse_special });
     const { contextLength } = await model.info();
-    const tokens = with_pieces ? await Promise.all(Array.from(ids, async id =>
-      ({ id, piece: await model.detokenize([id], { special: true }) }))) : [...ids];
+    const pieces = [];
+    for (let at = 0; with_pieces && at < ids.length; at += PIECES) {
+      signal.throwIfAborted();
+      pieces.push(...await model[CALL]('pieces', { ids: ids.slice(at, at + PIECES) }));
+    }
+    const tokens = with_pieces ? pieces.map((piece, i) => ({ id: ids[i], piece })) : [...ids];
     return { tokens, count: ids.length, max_model_len: contextLength };
   } finally {
     free();

@@ -92,6 +92,7 @@ export class Models {
         if (await isAlive(model)) return { model, free: () => free?.() };
         if (this.#entries.get(wanted) === entry) this.#entries.delete(wanted);
         free?.();
+        model.close().catch(() => {});
       } catch (error) {
         free?.();
         throw error;
@@ -186,7 +187,8 @@ export class Models {
   /** @param {Entry} entry */
   #startTimer(entry) {
     clearTimeout(entry.timer);
-    if (entry.users > 0 || !entry.model || entry.idle === Infinity) return;
+    const isListed = this.#entries.get(entry.name) === entry;
+    if (!isListed || entry.users > 0 || !entry.model || entry.idle === Infinity) return;
     entry.timer = setTimeout(() => this.unload(entry.name), 1000 * Math.min(entry.idle, LONGEST));
     entry.timer.unref?.();
   }

@@ -14,7 +14,7 @@ import { extname, join, sep } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { isLocalName, plainName } from '../node/local-names.js';
+import { isLocalName } from '../node/local-names.js';
 import { isPageFile, serviceWorker } from './page-files.mjs';
 
 /** @type {Record<string, string>} */
@@ -50,7 +50,7 @@ export async function createSite({
 }) {
   const allowedFolders = await Promise.all([root, ...linked].map(async folder =>
     (await realpath(folder)).replace(/\/?$/, sep)));
-  const site = { root, base, home, headers, names: names.map(plainName), serves, allowedFolders };
+  const site = { root, base, home, headers, names, serves, allowedFolders };
   return (request, response) => void answer(request, response, site).catch(() => response.destroy());
 }
 
