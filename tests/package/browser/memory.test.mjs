@@ -54,10 +54,11 @@ test('25 models loaded, used and closed in a page leave no memory behind', async
     heaps.push(await heap());
     processes.push(bytesOf(pid));
   }
-  const growth = sizes => Math.min(...sizes.slice(-3)) - Math.min(...sizes.slice(7, 10));
+  // The heap grows with the code that the first nine loads compile.
+  const growth = sizes => Math.min(...sizes.slice(-3)) - Math.min(...sizes.slice(10, 13));
   for (const [name, sizes] of Object.entries({ heaps, processes })) {
     t.diagnostic(`${name}: ${sizes.map(size => (size / 1e6).toFixed(2)).join(' ')}`);
   }
-  assert.ok(growth(heaps) < 0.05 * heaps[9], `the heap grew by ${growth(heaps)} bytes`);
+  assert.ok(growth(heaps) < 0.04 * heaps[9], `the heap grew by ${growth(heaps)} bytes`);
   assert.ok(growth(processes) < 0.05 * statSync(realPath).size, `the process grew by ${growth(processes)} bytes`);
 });
