@@ -35,7 +35,9 @@ import { PlumbError } from '../base/errors.js';
  * @property {number} tokens  of the texts that are finished */
 /** @typedef {object} Run
  * @property {() => Promise<void>} pause  yields to the event loop; rejects if the call was aborted
- * @property {(progress: EmbedProgress) => void} emit */
+ * @property {(progress: EmbedProgress) => void} emit
+ * @property {<T>(use: () => T) => T} withRoom  calls use again if other sessions can leave the memory that it has not
+ *   found */
 
 /** Milliseconds of tokenizing after which it yields to the event loop. */
 const SLICE = 30;
@@ -114,7 +116,8 @@ async function compute(engine, where, inputs, pooling, { dimensions, normalize =
   let tokens = 0;
   while (all.length < inputs.length) {
     await run.pause();
-    const { length, vectors } = engine.session.embed(inputs.slice(all.length, all.length + GIVEN), pooling);
+    const some = inputs.slice(all.length, all.length + GIVEN);
+    const { length, vectors } = run.withRoom(() => engine.session.embed(some, pooling));
     if (dimensions !== undefined && dimensions > length) {
       throw new PlumbError('PLUMB_ERROR_ARGUMENT', `${where}: dimensions is ${dimensions}, but the model's vectors `
         + `have ${length} elements`, { dimensions, elements: length });

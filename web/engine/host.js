@@ -683,4 +683,5 @@ const embedding = (host, { signal, emit }) => ({
     if (host.isStopped(signal)) throw host.stopped(signal);
   },
   emit: progress => emit('progress', progress),
+  withRoom: use => host.withRoom(use),
 });
