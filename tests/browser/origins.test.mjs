@@ -121,7 +121,7 @@ for (const [how, headers, options] of /** @type {[string, Record<string, string>
   });
 }
 
-test('shared workers and service workers say what they cannot do, and run models with worker: false', async t => {
+test('shared workers and service workers run models, and say what they cannot do', async t => {
   const { page } = await open(t);
   const [shared, service] = await page.evaluate(async () => {
     const url = '/tests/browser/scope-worker.js', { serviceWorker } = navigator;
