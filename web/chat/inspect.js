@@ -66,6 +66,8 @@ for (const [i, { name, tab }] of tabs.entries()) {
     next.tab.focus();
   });
 }
+// A click before this module is there would do nothing.
+tabs[0].tab.closest('[inert]')?.removeAttribute('inert');
 
 /** The first tokens of the conversation or text. @param {Subject} subject @param {number} limit */
 async function idsOf(subject, limit) {
