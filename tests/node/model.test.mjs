@@ -34,7 +34,8 @@ describe('the default model', () => {
     assert.ok(info.savedBytes > 0 && info.savedBytes < 1000, `a session without tokens takes ${info.savedBytes} bytes`);
     assert.deepEqual({ ...info, ...varying }, {
       architecture: 'llama', parameters: 134515008, layers: 30, embedding: 576, heads: 9, headsKV: 3, headDim: 64,
-      feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 8192, batch: 128,
+      feedForward: 1536, vocabulary: 49152, trainedContext: 8192, contextLength: 8192, position: 0,
+      batch: 128,
       dimensions: 576, hasLogits: true, hasEncoder: false, decoderStart: -1, pooling: 'none',
       threads: Math.min(8, availableParallelism()), savedBytes: info.savedBytes, ...varying,
     });
