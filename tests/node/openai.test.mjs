@@ -1,13 +1,10 @@
 /** Ground truth: OpenAI's own package.  Our results must have its types, and its client, which checks and joins chunks,
  * must read our streams. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import Theirs from 'openai';
 import Ours from '../../web/node/openai.js';
-import { prompts, realPath, root } from './helpers.mjs';
+import { compiles, prompts, realPath } from './helpers.mjs';
 
 /** Code as users write it, except for the import. */
 const SAMPLE = `
@@ -36,19 +33,8 @@ export { text, tools };
 `;
 
 test('code for OpenAI\'s package compiles with plumb-llm/openai, and the results have its types', t => {
-  const folder = mkdtempSync(join(root, 'build', 'openai-types-'));
-  t.after(() => rmSync(folder, { recursive: true }));
-  for (const [name, from] of [['theirs', 'openai'], ['ours', '../../web/openai.js']]) {
-    const imports = `import Theirs from 'openai';\nimport OpenAI from '${from}';\n`;
-    writeFileSync(join(folder, `${name}.mts`), imports + SAMPLE);
-  }
-  const { stdout, status } = spawnSync(process.execPath, [
-    `${root}node_modules/typescript/bin/tsc`, '--noEmit', '--strict', '--allowJs', '--skipLibCheck',
-    '--target', 'es2022', '--module', 'nodenext', '--lib', 'es2023,dom,dom.iterable',
-    ...['theirs', 'ours'].map(name => join(folder, `${name}.mts`)),
-  ], { encoding: 'utf8' });
-  assert.equal(stdout, '');
-  assert.equal(status, 0);
+  compiles(t, Object.fromEntries([['theirs', 'openai'], ['ours', '../../web/openai.js']].map(([name, from]) =>
+    [`${name}.mts`, `import Theirs from 'openai';\nimport OpenAI from '${from}';\n${SAMPLE}`])));
 });
 
 test('OpenAI\'s client joins our chunks to our complete answer', async t => {
