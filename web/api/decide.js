@@ -75,7 +75,7 @@ const isMessages = context => Array.isArray(context) && typeof context[0] === 'o
  * @returns {Promise<Scored>} */
 async function generating(asked, context, all, { prompt: given, template = {}, signal }) {
   const { model } = asked, isText = typeof context === 'string';
-  const hasTemplate = typeof model.metadata['tokenizer.chat_template'] === 'string';
+  const hasTemplate = model.chatTemplate !== '';
   const kind = given ?? (!isText && !isMessages(context) ? 'none' : hasTemplate || !isText ? 'chat' : 'text');
   if (kind !== 'none' && !isText && !isMessages(context)) {
     const given = context && typeof context === 'object' ? 'token ids' : typeof context;

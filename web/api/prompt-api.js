@@ -1,6 +1,6 @@
 /* plumb-llm/prompt-api: a GGUF model with the interface of the Prompt API, LanguageModel
  * (https://webmachinelearning.github.io/prompt-api).  Models read text only, and tools are not supported. */
-import { onAbort } from '../base/async.js';
+import { onAbort, unlessAborted } from '../base/async.js';
 
 /** @typedef {import('./plumb.js').Library} Library
  * @typedef {import('./plumb.js').Model} Model
@@ -241,13 +241,11 @@ export function languageModelOf(plumb, source, load) {
       target.addEventListener('downloadprogress', (/** @type {Event} */ event) => target.ondownloadprogress?.(event));
       monitor?.(target);
       monitors.add(target);
-      let unfollow = () => {};
       const release = hold();
       try {
         report(0);
         current ??= begin();
-        const aborted = new Promise((_, reject) => { unfollow = onAbort(signal, reject); });
-        const model = /** @type {Model} */ (await Promise.race([current.model, aborted]));
+        const model = await unlessAborted(current.model, signal);
         report(1);
         const sampling = { temperature: temperature ?? MODES[samplingMode ?? ''], topK };
         const one = new LanguageModelSession({ model, session: await model.session(), messages: [], sampling, usage: 0,
@@ -258,7 +256,6 @@ export function languageModelOf(plumb, source, load) {
         release();
         throw error;
       } finally {
-        unfollow();
         monitors.delete(target);
       }
     },

@@ -1,5 +1,5 @@
 /* The calls of a run: executes tools, and makes the messages that the model sees of their results. */
-import { onAbort } from '../base/async.js';
+import { unlessAborted } from '../base/async.js';
 import { reasonOf } from '../base/errors.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { problemOf, standardCheck } from '../answers/schema.js';
@@ -66,19 +66,9 @@ export async function execute({ id, function: { name, arguments: given } }, call
     if (checked.problem !== undefined) {
       return failed(`the arguments do not fit the schema of "${name}": ${checked.problem}`);
     }
-    const result = await aborting(tool.execute(checked.value, { id, signal }), signal);
+    const result = await unlessAborted(tool.execute(checked.value, { id, signal }), signal);
     return { id, name, content: typeof result === 'string' ? result : JSON.stringify(result) ?? '', failed: false };
   } catch (error) {
     return failed(signal?.aborted ? 'the call was aborted' : reasonOf(error));
   }
-}
-
-/** Rejects when the signal is aborted, even if the result never comes. @param {unknown} result
- * @param {AbortSignal} [signal]
- * @returns {Promise<unknown>} */
-function aborting(result, signal) {
-  return new Promise((resolve, reject) => {
-    const unfollow = onAbort(signal, reject);
-    Promise.resolve(result).then(resolve, reject).finally(unfollow);
-  });
 }

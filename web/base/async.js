@@ -27,6 +27,16 @@ export function onAbort(signal, call) {
   return () => signal?.removeEventListener('abort', abort);
 }
 
+/** The result of a promise, or a value.  Rejects with the reason of the signal if that is aborted before, even if the
+ * result never comes.
+ * @template T @param {T | PromiseLike<T>} result @param {AbortSignal} [signal] @returns {Promise<T>} */
+export function unlessAborted(result, signal) {
+  return new Promise((resolve, reject) => {
+    const unfollow = onAbort(signal, reject);
+    Promise.resolve(result).then(resolve, reject).finally(unfollow);
+  });
+}
+
 /** Yields what use makes of the values of a generator, and returns its result.  Ends it if the loop is left.
  * @template T, U, R @param {AsyncIterator<T, R, void>} values @param {(value: T) => Iterable<U>} use
  * @returns {AsyncGenerator<U, R, void>} */

@@ -589,7 +589,7 @@ const computing = host => ({
   decide: host.inOrder(({ prompts }, { signal }, hosted) => decide(host.engine, hosted.session, prompts, {
     feed: async (session, ids) => {
       const fed = await host.feeder.feed(session, ids, () => host.isStopped(signal, hosted), true);
-      if (fed < ids.length) throw host.stopped(signal);
+      if (fed < ids.length) throw host.stopped(signal, hosted);
     },
     withRoom: use => host.withRoom(use),
   })),

@@ -1,6 +1,6 @@
 /* Models by name.  Each is loaded when somebody first asks for it, and stays while there is memory for it.  If another
  * one needs that memory, the one that was not used for longest is closed, after its answers have ended. */
-import { onAbort } from '../base/async.js';
+import { onAbort, unlessAborted } from '../base/async.js';
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
 
@@ -276,11 +276,3 @@ const isAlive = model => model.info().then(() => true, () => false);
 
 /** How much memory a model takes; 0 if it is broken. @param {Model} model */
 const bytesOf = model => model.info().then(({ memoryBytes }) => memoryBytes, () => 0);
-
-/** @template T @param {Promise<T>} promise @param {AbortSignal} [signal] @returns {Promise<T>} */
-function unlessAborted(promise, signal) {
-  return new Promise((resolve, reject) => {
-    const unfollow = onAbort(signal, reject);
-    promise.then(resolve, reject).finally(unfollow);
-  });
-}

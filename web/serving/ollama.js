@@ -15,7 +15,7 @@ import { route } from './route.js';
  * @typedef {import('../openai/completions.js').CompletionMessage} CompletionMessage
  * @typedef {import('./ollama-shapes.js').Part} Part
  * @typedef {import('./ollama-shapes.js').Request} Request */
-/** @typedef {{metadata: Record<string, unknown>, free: () => void, loaded: number}} Loaded  loaded: milliseconds */
+/** @typedef {{hasTemplate: boolean, free: () => void, loaded: number}} Loaded  loaded: milliseconds */
 
 /** The version whose API this is.  Editors refuse older ones. */
 const VERSION = '0.12.11';
@@ -75,7 +75,7 @@ export class Ollama {
   async #load({ where, given: { keep_alive: keep }, model: name, signal }) {
     const start = performance.now(), { model, free } = await this.#models.hold(where, name, signal);
     if (keep !== undefined) this.#models.keep(name, secondsOf(keep));
-    return { metadata: model.metadata, free, loaded: performance.now() - start };
+    return { hasTemplate: model.chatTemplate !== '', free, loaded: performance.now() - start };
   }
 
   /** @param {any} body @param {AbortSignal} signal */
@@ -100,7 +100,7 @@ export class Ollama {
       ({ response: content, ...thinking && { thinking }, ...logprobs && { logprobs } });
     if (!prompt) return this.#onlyLoad(request, shape);
     const load = await this.#load(request);
-    const isPlain = raw || load.metadata['tokenizer.chat_template'] === undefined;
+    const isPlain = raw || !load.hasTemplate;
     return this.#answer(request, shape, load, isPlain ? prompt : [
       ...system ? [{ role: /** @type {const} */ ('system'), content: system }] : [], { role: 'user', content: prompt },
     ]);
@@ -240,7 +240,7 @@ export class Ollama {
     const { modified_at, details } = await modelOf(name, this.#created, about);
     return {
       modelfile: '', parameters: '', license: '', capabilities, modified_at, details,
-      template: String(loaded?.metadata['tokenizer.chat_template'] ?? ''),
+      template: loaded?.chatTemplate ?? '',
       model_info: {
         'general.architecture': key, 'general.parameter_count': parameters, [`${key}.block_count`]: layers,
         [`${key}.context_length`]: contextLength ?? trainedContext, [`${key}.embedding_length`]: dimensions,
