@@ -1,6 +1,7 @@
 /* The plan: every field that is not a shape of weights, and so checked when they are bound, changes logits or the
  * embedding, in both passes, in the tiny model of some architecture. */
 #include "api/model.h"
+#include "broken.h"
 #include "check/describe.h"
 #include "fixture.h"
 #include "model/plan.h"
@@ -9,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A field of the plan, or of the plan of the last layer (IN_LAYER) or of the second one, and how to change it. */
 struct field {
@@ -201,6 +203,24 @@ static void no_description_case(void) {
     plumb_model_free(m);
 }
 
+/* The third of three layers predicts further tokens, by its key: a u32 behind its name and its type. */
+static void further_tokens_case(void) {
+    static const char key[] = "olmoe.nextn_predict_layers";
+    struct capture text = { 0 };
+    struct broken b;
+    if (!broken_read(&b, "tests/vectors/archs/olmoe.gguf")) return;
+    for (size_t i = 0; i + sizeof key + 8 < b.n; i++) {
+        if (memcmp(b.bytes + i, key, sizeof key - 1) == 0) b.bytes[i + sizeof key - 1 + 4] = 1;
+    }
+    plumb_model *m = broken_load(&b);
+    CHECK(m && plumb_model_describe(m, capture_write, &text) == PLUMB_OK, "%s", m ? plumb_model_error(m) : "no model");
+    CHECK(text.text && strstr(text.text, "  2 layers of width 32, trained for 64 tokens, RMS norms\n  1 more behind "
+          "them predict further tokens, and are not computed\n  layers 0-1\n"), "%s", text.text);
+    capture_free(&text);
+    plumb_model_free(m);
+    broken_free(&b);
+}
+
 static void many_kinds_case(void) {
     enum { N_LAYER = 1000 };
     static struct layer_plan layers[N_LAYER];
@@ -253,6 +273,7 @@ void test_plan(void) {
     TEST_ROWS("plan: it is described for people: ", description_row, descriptions);
     test_case("plan: of many kinds of layers the first 64 are described", many_kinds_case);
     test_case("plan: more layers than tensors", many_layers_case);
+    test_case("plan: layers that predict further tokens are said to be left out", further_tokens_case);
     test_case("plan: without a header there is nothing to describe", no_description_case);
     #define ATTN(name, model, type, value) \
         { "attn." #name, model, IN_LAYER, offsetof(struct layer_plan, attn.name), type, value }

@@ -273,6 +273,9 @@ plumb_status describe_plan(const struct plan *p, const struct layer *layers, str
                   p->norm == NORM_LAYER ? ", layer norms" : ", RMS norms",
                   p->is_parallel ? ", attention and feed forward in parallel" : "",
                   plan_is_causal(p) ? "" : ", tokens see later ones");
+    if (p->n_ignored_layer > 0) {
+        report_printf(w, "  %u more behind them predict further tokens, and are not computed\n", p->n_ignored_layer);
+    }
     if (p->n_encoder > 0) {
         report_printf(w, "  layers 0 to %u are the encoder, where tokens see later ones; each of the %u blocks of the "
                       "decoder is two layers\n", p->n_encoder - 1, (p->n_layer - p->n_encoder) / 2);
