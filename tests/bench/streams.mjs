@@ -2,9 +2,11 @@
  * `node tests/bench/streams.mjs [MODEL] [N,N...]`: how many tokens per second sessions of one model generate together,
  * in this thread, and how that compares with what the kernels gain from several tokens at once.
  *
- * N streams have prompts of 200 tokens, which differ, and answers of 48 tokens.  What the kernels allow is a batch of N
- * tokens of one text, whose matrices are multiplied as often, and the logits of N - 1 more tokens: a batch has those of
- * its last one.  A row of logits takes the Nth part of what a step takes longer with logits than without.
+ * N streams have prompts of 200 tokens, which differ, and answers of 48 tokens.  Two rates: that of the tokens of all
+ * answers, from the first prompt to the last token, and that of the steps in which all N answer.  What the kernels
+ * allow: a prompt of 400 tokens takes as long as it does alone; a step takes as long as a batch of N tokens of one
+ * text, whose matrices are multiplied as often, and N - 1 rows of logits, each of which takes the time of one alone: a
+ * batch has the logits of its last token only.
  */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -48,23 +50,39 @@ async function batch(n) {
   return median(times);
 }
 
-/** The time of a step of the sessions that were fed last, with logits or without. @param {boolean} wantsLogits */
-function step(wantsLogits) {
-  const { engine, feeds } = /** @type {NonNullable<typeof last>} */ (last), times = [];
-  for (let i = 0; i < 12; i++) {
-    const positions = feeds.map(({ session }) => session.position), start = performance.now();
-    feedTogether.call(engine, feeds.map(({ session }) => ({ session, ids: Int32Array.of(ids[i]), wantsLogits })));
-    times.push(seconds(start));
-    feeds.forEach(({ session }, k) => session.rewind(positions[k]));
+/** The time of a row of logits: what a step of one session takes longer with logits than without. */
+async function row() {
+  const session = await model.session(), times = [true, false].map(() => /** @type {number[]} */ ([]));
+  await session.feed(ids.subarray(0, PROMPT));
+  const { engine, feeds } = /** @type {NonNullable<typeof last>} */ (last);
+  for (let i = 0; i < 24; i++) {
+    const start = performance.now();
+    feedTogether.call(engine, [{ ...feeds[0], ids: Int32Array.of(ids[i]), wantsLogits: i % 2 === 0 }]);
+    times[i % 2].push(seconds(start));
   }
+  await session.close();
+  return median(times[0]) - median(times[1]);
+}
+
+/** The time of a token of a prompt. */
+async function token() {
+  const session = await model.session(), times = [];
+  for (let i = 0; i < 5; i++) {
+    await session.rewind();
+    const start = performance.now();
+    await session.feed(ids.subarray(1000 + 400 * i, 1400 + 400 * i));
+    times.push(seconds(start) / 400);
+  }
+  await session.close();
   return median(times);
 }
 
 await model.feed(ids.subarray(0, PROMPT));
-console.log('| streams | tokens/s together | of a step | kernels allow | share | answers are those alone |');
-console.log('| ---: | ---: | ---: | ---: | ---: | --- |');
+console.log('| streams | tokens/s together | kernels allow | share | tokens/s of steps | kernels allow | share '
+  + '| answers are those alone |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |');
 /** @type {string[]} */
 const alone = [];
+const prompts = Array.from({ length: 16 }, (_, i) => ids.subarray(3000 + i * 50, 3000 + i * 50 + PROMPT));
 for (const n of counts.split(',').map(Number)) {
   const sessions = await Promise.all(Array.from({ length: n }, () => model.session()));
   const rates = [];
@@ -73,18 +91,14 @@ for (const n of counts.split(',').map(Number)) {
     for (const session of sessions) await session.rewind();
     steps.clear();
     const start = performance.now();
-    const texts = await Promise.all(sessions.map((session, i) =>
-      session.generate(ids.subarray(i * 50, i * 50 + PROMPT), OPTIONS)));
+    const texts = await Promise.all(sessions.map((session, i) => session.generate(prompts[i], OPTIONS)));
     rates.push(sessions.reduce((sum, { lastStats }) => sum + (lastStats?.tokens ?? 0), 0) / seconds(start));
     texts.forEach((one, i) => { same &&= (alone[i] ??= one) === one; });
   }
-  const rows = n > 1 ? (step(true) - step(false)) * (n - 1) / n : 0;
-  const time = median(steps.get(n) ?? [NaN]), most = n / (await batch(n) + rows);
-  console.log(`| ${[n, median(rates).toFixed(1), (n / time).toFixed(1), most.toFixed(1), (n / time / most).toFixed(2),
-    same].join(' | ')} |`);
   await Promise.all(sessions.map(session => session.close()));
-  await model.feed(ids.subarray(0, 1)).catch(() => {});
-  await model.rewind();
-  await model.feed(ids.subarray(0, PROMPT));
+  const step = median(steps.get(n) ?? [NaN]), least = await batch(n) + (n - 1) * await row();
+  const together = median(rates), most = n * ANSWER / (n * PROMPT * await token() + ANSWER * least);
+  console.log(`| ${[n, together.toFixed(1), most.toFixed(1), (together / most).toFixed(2), (n / step).toFixed(1),
+    (n / least).toFixed(1), (least / step).toFixed(2), same].join(' | ')} |`);
 }
 await model.close();

@@ -92,6 +92,7 @@ plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
         { (void **)&p->min_code, n_group, sizeof *p->min_code },
         { (void **)&p->scale, n_group, sizeof *p->scale },
         { (void **)&p->min, n_group, sizeof *p->min },
+        { (void **)&p->strip, STRIP_RESULTS, sizeof *p->strip },
     };
     plumb_status status = allocate(buffers, sizeof buffers / sizeof *buffers, bytes);
     if (status != PLUMB_OK) panel_free(p);
@@ -100,7 +101,7 @@ plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes) {
 
 void panel_free(struct panel *p) {
     void *const owned[] = { p->pairs, p->scales, p->mins, p->min_codes, p->f32, p->bytes, p->codes, p->min_code,
-                            p->scale, p->min };
+                            p->scale, p->min, p->strip };
     for (size_t i = 0; i < sizeof owned / sizeof *owned; i++) free(owned[i]);
     memset(p, 0, sizeof *p);
 }
@@ -188,11 +189,13 @@ static struct activations token_of(const struct activations *a, uint32_t t) {
     return one;
 }
 
-/* Multiplies rows row .. row + 7 of w with every token.  The last tile of w may have fewer than 8 rows.  Its panel
- * still has 8, but only the n_row results of rows that exist are copied to y.  dot_x4 writes 8 results of a token
- * directly to y, so it is only used for tiles of 8 rows.  Of three tokens that are left over, it computes the one
- * before them again, because four cost less than three one by one. */
-static void tile_rows(const struct matmul_call *call, const struct matrix *w, uint32_t row, struct panel *p, float *y) {
+/* Multiplies rows row .. row + 7 of w with every token.  The results of a token go to y, and those of the next one to
+ * y + stride.  The last tile of w may have fewer than 8 rows.  Its panel still has 8, but only the n_row results of
+ * rows that exist are copied to y.  dot_x4 writes 8 results of a token directly to y, so it is only used for tiles of 8
+ * rows.  Of three tokens that are left over, it computes the one before them again, because four cost less than three
+ * one by one. */
+static void tile_rows(const struct matmul_call *call, const struct matrix *w, uint32_t row, struct panel *p, float *y,
+                      size_t stride) {
     const struct kernels *k = call->k;
     const struct activations *a = call->a;
     const uint8_t *rows = w->data + (size_t)row * w->row_bytes;
@@ -202,13 +205,13 @@ static void tile_rows(const struct matmul_call *call, const struct matrix *w, ui
     int wide = a->max_code == MAX_CODE_8 ? 0 : 1;   /* codes in a->bytes have two bytes */
     kernel_dot *one_token = k->bytes[wide].dot[w->type] ? k->bytes[wide].dot[w->type] : k->dot[w->type];
     if (a->n_token == 1 && packed && one_token) {
-        one_token(y + row, rows, a);
+        one_token(y, rows, a);
         return;
     }
     if (a->n_token <= FEW_TOKENS && packed && one_token && one_token == k->dot[w->type]) {
         for (; t < a->n_token; t++) {
             const struct activations one = token_of(a, t);
-            one_token(y + (size_t)t * w->n_out + row, rows, &one);
+            one_token(y + t * stride, rows, &one);
         }
         return;
     }
@@ -227,30 +230,58 @@ static void tile_rows(const struct matmul_call *call, const struct matrix *w, ui
     bool fours = dot_x4 && n_row == TILE_ROWS && a->n_token >= TILE_TOKENS;
     for (; fours && a->n_token - t >= TILE_TOKENS - 1; t += TILE_TOKENS) {
         if (a->n_token - t < TILE_TOKENS) t--;
-        float *four = y + (size_t)t * w->n_out + row;
-        dot_x4(four, w->n_out, p, a, t);
-        if (has_mins) k->subtract_mins(four, w->n_out, p, a, t, TILE_TOKENS);
+        float *four = y + t * stride;
+        dot_x4(four, stride, p, a, t);
+        if (has_mins) k->subtract_mins(four, stride, p, a, t, TILE_TOKENS);
     }
     for (; t < a->n_token; t++) {
         float dots[TILE_ROWS];
         dot(dots, p, a, t);
         if (has_mins) k->subtract_mins(dots, TILE_ROWS, p, a, t, 1);
-        memcpy(y + (size_t)t * w->n_out + row, dots, n_row * sizeof *y);
+        memcpy(y + t * stride, dots, n_row * sizeof *y);
     }
 }
 
 static uint32_t n_tile(const struct matrix *w) { return (w->n_out + TILE_ROWS - 1) / TILE_ROWS; }
 
+/* How many rows of w have their results gathered in a strip before they are copied to y; 0: none.  The results of
+ * several tokens are n_out apart in y.  If they are more than a cache holds, as those of logits are, the stores of each
+ * tile miss it, and the next ones wait for them: 8 tokens times 49,152 rows took twice as long. */
+static uint32_t strip_rows(const struct matrix *w, uint32_t n_token) {
+    enum { CACHED_RESULTS = 1 << 17, MOST_ROWS = 128 };
+    if (n_token == 1 || (uint64_t)n_token * w->n_out <= CACHED_RESULTS) return 0;
+    uint32_t n = STRIP_RESULTS / n_token / TILE_ROWS * TILE_ROWS;
+    return n < MOST_ROWS ? n : MOST_ROWS;
+}
+
+/* Multiplies tiles begin .. end - 1 of one matrix. */
+static void multiply_matrix(const struct matmul_call *call, const struct matrix *w, uint32_t begin, uint32_t end,
+                            struct panel *p, float *y) {
+    uint32_t n_token = call->a->n_token, n_strip = strip_rows(w, n_token);
+    uint32_t row = begin * TILE_ROWS, last = end * TILE_ROWS < w->n_out ? end * TILE_ROWS : w->n_out;
+    if (n_strip == 0) {
+        for (; row < last; row += TILE_ROWS) tile_rows(call, w, row, p, y + row, w->n_out);
+        return;
+    }
+    for (; row < last; row += n_strip) {
+        uint32_t n = last - row < n_strip ? last - row : n_strip;
+        for (uint32_t r = 0; r < n; r += TILE_ROWS) tile_rows(call, w, row + r, p, p->strip + r, n_strip);
+        for (uint32_t t = 0; t < n_token; t++) {
+            memcpy(y + (size_t)t * w->n_out + row, p->strip + (size_t)t * n_strip, n * sizeof *y);
+        }
+    }
+}
+
 /* Multiplies tiles begin .. end - 1, which are counted across all matrices.  first is the number of the first tile of
  * matrix i.  It never exceeds begin while begin < end, so begin - first does not wrap. */
 static void multiply_tiles(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     const struct matmul_call *call = user;
-    struct panel *p = &call->panels[thread];
-    for (uint32_t i = 0, first = 0; i < call->n; first += n_tile(&call->w[i]), i++) {
+    for (uint32_t i = 0, first = 0; i < call->n && begin < end; first += n_tile(&call->w[i]), i++) {
         const struct matrix *w = &call->w[i];
-        for (; begin < end && begin - first < n_tile(w); begin++) {
-            tile_rows(call, w, (begin - first) * TILE_ROWS, p, call->y[i]);
-        }
+        if (begin - first >= n_tile(w)) continue;
+        uint32_t last = end - first < n_tile(w) ? end - first : n_tile(w);
+        multiply_matrix(call, w, begin - first, last, &call->panels[thread], call->y[i]);
+        begin = first + last;
     }
 }
 

@@ -98,7 +98,9 @@ struct panel {
     uint8_t *bytes;
     int16_t *codes, *min_code;
     float *scale, *min;
+    float *strip;       /* STRIP_RESULTS results, before they are copied to where they belong */
 };
+enum { STRIP_RESULTS = 1 << 14 };
 /* Allocates room for rows of n_max elements, of any type.  Adds the bytes allocated to *bytes. */
 plumb_status panel_create(struct panel *p, uint32_t n_max, uint64_t *bytes);
 void panel_free(struct panel *p);
