@@ -72,7 +72,7 @@ endef
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
-# The models that the chat page offers (web/chat/offered.js).
+# The models that the chat page offers (web/chat/models/offered.js).
 OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 

@@ -346,8 +346,8 @@ test('offline, the page loads with its conversation and its model, and it answer
     }
     return found;
   });
-  assert.ok(cached.some(url => url.endsWith('/chat/inspect.js')));
-  assert.ok(!cached.some(url => url.includes('/models/') || url.endsWith('.gguf')), 'no models');
+  assert.ok(cached.some(url => url.endsWith('/chat/inspect/inspect.js')));
+  assert.ok(!cached.some(url => new URL(url).pathname.startsWith('/models/') || url.endsWith('.gguf')), 'no models');
   const posted = await page.evaluate(() =>
     fetch(location.href, { method: 'POST' }).then(({ status }) => status, () => 'failed'));
   assert.equal(posted, 'failed', 'what is no GET is the server\'s to answer');
@@ -484,11 +484,11 @@ test('a version with a missing file is completed, or else replaced as a whole', 
 
   edit(folder, { 'chat/index.html': text => text.replace('What would you like', 'What would YOU like'),
     'chat/dom.js': text => `${text}globalThis.version = 'next';\n` });
-  for (const path of ['chat/dom.js', 'chat/inspect.js']) assert.ok(await forget(path));
+  for (const path of ['chat/dom.js', 'chat/inspect/inspect.js']) assert.ok(await forget(path));
   const status = path => page.evaluate(url => fetch(url).then(({ status }) => status, () => 'refused'),
     `${url}web/${path}`);
   assert.equal(await status('chat/dom.js'), 'refused', 'no file of the next version for a page of this one');
-  assert.equal(await status('chat/inspect.js'), 200, 'a file that has not changed');
+  assert.equal(await status('chat/inspect/inspect.js'), 200, 'a file that has not changed');
   await page.reload();
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would YOU/);

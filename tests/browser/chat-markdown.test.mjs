@@ -87,7 +87,7 @@ test('hostile text is also harmless while it grows by one character and when it 
   for (const text of [...HOSTILE, HOSTILE.join('\n\n')]) {
     const step = text.length > 500 ? 7 : 1;
     const found = await page.evaluate(async ([text, step]) => {
-      const { Markdown } = await import('/web/chat/markdown.js');
+      const { Markdown } = await import('/web/chat/conversation/markdown.js');
       const box = document.querySelector('#growing');
       box.replaceChildren();
       const markdown = new Markdown(box);
@@ -141,7 +141,7 @@ end`;
 
 test('a text that grows in any steps ends with the same rendering as the whole text at once', async () => {
   const all = await page.evaluate(async text => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const grown = steps => {
       const box = document.createElement('div');
       const markdown = new Markdown(box);
@@ -163,7 +163,7 @@ test('a text that grows in any steps ends with the same rendering as the whole t
 
 test('code that grows after other blocks is shown once, and the other blocks stay', async () => {
   const wrong = await page.evaluate(async () => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const text = 'Before it.\n\n- one\n- two\n\n```js\nlet a = 1;\nlet b = 2;\n', fence = text.indexOf('let');
     const show = (markdown, box, end) => {
       markdown.show(text.slice(0, end));
@@ -183,7 +183,7 @@ test('code that grows after other blocks is shown once, and the other blocks sta
 test('headings begin at level three and skip no level, however the text grows', async () => {
   const text = '### A\n\na\n\n##### B\n\nb\n\n### C\n\nc\n\n# D\n\nd\n\n## E\n\ne\n\n### F\n\nf\n\n###### G\n';
   const all = await page.evaluate(async text => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     return [1, 4, text.length].map(step => {
       const box = document.createElement('div'), markdown = new Markdown(box);
       for (let i = step; i < text.length; i += step) markdown.show(text.slice(0, i));
@@ -196,7 +196,7 @@ test('headings begin at level three and skip no level, however the text grows', 
 
 test('blocks before the last two are not updated while a text grows', async () => {
   const { touched, changes, blocks } = await page.evaluate(async () => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const box = document.createElement('div');
     const markdown = new Markdown(box), touched = [];
     let text = '', changes = 0;
@@ -221,7 +221,7 @@ test('blocks before the last two are not updated while a text grows', async () =
 
 test('rendering a growing text parses at most its last three blocks', async () => {
   const most = await page.evaluate(async () => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const { default: { prototype } } = await import('/web/dist/vendor/markdown-it/markdown-it.esm.min.mjs');
     const { parse } = prototype;
     let most = 0;
@@ -241,7 +241,7 @@ test('rendering a growing text parses at most its last three blocks', async () =
 
 test('Markdown that is nested too deeply or too long is shown as plain text', async () => {
   const whole = await page.evaluate(async () => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const texts = ['>'.repeat(15000), '['.repeat(15000), '- '.repeat(5000), 'a'.repeat(100000), '*a '.repeat(6000)];
     return texts.map(text => {
       const box = document.createElement('div');
@@ -279,7 +279,7 @@ test('a JSON answer of 100 kB is shown as text: a tree of it would be too large'
 // An address without a host would lead to a place of the page itself.
 test('a link or an image that does not lead to another site is shown as it was written', async () => {
   const links = await page.evaluate(async () => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const addresses = ['<>', '#', '#a', '?a', 'a', '/a', '//a.example', 'http:', 'https:a', 'https:///a', 'mailto:'];
     return addresses.flatMap(address =>
       [`[text](${address})`, `![text](${address})`, `[text][r]\n[r]: ${address}`, `text[^1]\n[^1]: ${address}`])
@@ -291,7 +291,7 @@ test('a link or an image that does not lead to another site is shown as it was w
   });
   assert.deepEqual(links, links.map(([text]) => [text, 0, text.trim()]));
   const empty = await page.evaluate(async () => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const box = document.createElement('div');
     new Markdown(box).show('[text]() ![text]()');
     return box.innerHTML;
@@ -306,7 +306,7 @@ test('LaTeX is shown as it was written, in text, in lines of its own and while i
   const others = ['It costs $5 or $10, *or* $20', 'between $5-$10', '\\$5 and \\$6', '\\\\(a\\\\)',
     '\\[ no *end*\n\na', 'a $$ no *end*'];
   const shown = await page.evaluate(async ([formulas, blocks, others]) => {
-    const { Markdown } = await import('/web/chat/markdown.js');
+    const { Markdown } = await import('/web/chat/conversation/markdown.js');
     const textOf = (text, step) => {
       const box = document.createElement('div'), markdown = new Markdown(box);
       for (let i = step; i < text.length; i += step) markdown.show(text.slice(0, i));

@@ -69,7 +69,7 @@ test('if both tabs write at the same time, there are two conversations, each wit
 
 test('consecutive writes of one tab make only one copy', async () => {
   const made = await b.evaluate(async () => {
-    const { openStore } = await import('/web/chat/conversation-store.js');
+    const { openStore } = await import('/web/chat/conversation/conversation-store.js');
     const quiet = { saving() {}, diverged() {}, removed() {}, changed() {} };
     const [one, two] = [await openStore(quiet), await openStore(quiet)];
     const [{ id }] = one.list();

@@ -278,7 +278,7 @@ test('a growing answer does one layout per rendering, every 80 ms, and parses on
     const [{ messages }] = (await stored(page)).filter(({ messages }) => messages.length === 22);
     const { content } = messages.at(-1);
     const most = await page.evaluate(async text => {
-      const { blocksOf } = await import('/web/chat/markdown-blocks.js');
+      const { blocksOf } = await import('/web/chat/conversation/markdown-blocks.js');
       const sizes = blocksOf(text).map(({ start, end }) => end - start);
       // The last two blocks, and the text since the last rendering.
       return Math.max(...sizes.map((_, i) => sizes.slice(i, i + 3).reduce((a, b) => a + b)));

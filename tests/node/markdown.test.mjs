@@ -2,7 +2,7 @@
  * text, and ordinary prose of the same length, read by the same functions. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { blocksOf, htmlOf } from '../../web/chat/markdown-blocks.js';
+import { blocksOf, htmlOf } from '../../web/chat/conversation/markdown-blocks.js';
 import MarkdownIt from '../../web/dist/vendor/markdown-it/markdown-it.esm.min.mjs';
 
 /** Nearly the 80,000 characters of the longest answer that is rendered. */

@@ -2,19 +2,19 @@
  *
  *   ?model=URL   loads this model instead of the last chosen one or the default one */
 import { withSchemaShown } from '../answers/system-text.js';
-import { Answering } from './answering.js';
-import { ContextMeter } from './context-meter.js';
-import { ConversationList } from './conversation-list.js';
-import { newConversation, openStore } from './conversation-store.js';
+import { Answering } from './conversation/answering.js';
+import { ContextMeter } from './conversation/context-meter.js';
+import { ConversationList } from './conversation/conversation-list.js';
+import { newConversation, openStore } from './conversation/conversation-store.js';
 import { announce, element, focusPrompt, problem, recall, remember, toast } from './dom.js';
 import { acceptDrops } from './drop.js';
 import { explain } from './explain.js';
-import { Loader } from './loading.js';
-import { ModelsDialog } from './models-dialog.js';
-import { OFFERED } from './offered.js';
+import { Loader } from './models/loading.js';
+import { ModelsDialog } from './models/models-dialog.js';
+import { OFFERED } from './models/offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createPanel } from './panels.js';
-import { SavedStates } from './saved-states.js';
+import { SavedStates } from './conversation/saved-states.js';
 import { Settings } from './settings.js';
 import { createSettingsDialog } from './settings-dialog.js';
 
@@ -43,14 +43,14 @@ const state = {
   dismissOtherTab() {},
   /** Whether that line was shown for this conversation. */
   otherTabShown: false,
-  /** @type {Promise<typeof import('./inspect.js')> | undefined} */
+  /** @type {Promise<typeof import('./inspect/inspect.js')> | undefined} */
   inspector: undefined,
   /** The box in which texts are compared, once there was a model for it.
-   * @type {typeof import('./compare.js') | undefined} */
+   * @type {typeof import('./inspect/compare.js') | undefined} */
   comparison: undefined,
 };
 /** The tokens of answers with their probabilities, for the inspector.
- * @type {WeakMap<import('./conversation-store.js').Message, import('./inspect.js').Token[]>} */
+ * @type {WeakMap<import('./conversation/conversation-store.js').Message, import('./inspect/inspect.js').Token[]>} */
 const tokens = new WeakMap();
 
 const states = new SavedStates();
@@ -80,13 +80,13 @@ const models = new ModelsDialog({ loader, options: settings.loading, offered: OF
 const side = createPanel('side', 'menu');
 createPanel('inspect', 'open-inspect', open => {
   if (!open) return;
-  state.inspector ??= import('./inspect.js');
+  state.inspector ??= import('./inspect/inspect.js');
   state.inspector.then(updateInspector, () => toast('The inspector could not be loaded. Reload the page.'));
 });
 
 const loading = isolate().catch(() => {}).then(() => models.start());
 // The Markdown library takes 20 ms to start, and the page takes longer.  The model loads meanwhile.
-const { MessageList } = await import('./message-list.js');
+const { MessageList } = await import('./conversation/message-list.js');
 const list = new MessageList({ edit, regenerate, continueAnswer, busy });
 const store = await openStore({
   removed: id => states.remove(id),
@@ -154,10 +154,10 @@ function comparesTexts() {
 }
 
 /** Shows the box in which texts are compared.  The conversation waits for another model.
- * @param {import('../api/plumb.js').Model} model @param {import('./offered.js').Kind} kind */
+ * @param {import('../api/plumb.js').Model} model @param {import('./models/offered.js').Kind} kind */
 async function compare(model, kind) {
   try {
-    state.comparison = await import('./compare.js');
+    state.comparison = await import('./inspect/compare.js');
     await state.comparison.showComparison(page.compare, model, kind, updateInspector);
     if (idle() && matchMedia('(pointer: fine)').matches) element('compare-query', 'input').focus();
   } catch (error) {
@@ -174,7 +174,8 @@ function trainedContext() {
 // ---- the conversation ----
 
 /** What the model is given: the messages without failed answers and the questions to those.
- * @param {import('./conversation-store.js').Message[]} messages @returns {import('../api/plumb.js').Message[]} */
+ * @param {import('./conversation/conversation-store.js').Message[]} messages
+ * @returns {import('../api/plumb.js').Message[]} */
 function prompt(messages) {
   const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
   return [...system(), ...kept.map(({ role, content, reasoning }) =>
@@ -188,7 +189,7 @@ function system() {
   return withSchemaShown('settings', content ? [{ role: 'system', content }] : [], { schema: settings.schema() });
 }
 
-/** @param {import('./conversation-store.js').Conversation} [chosen]  undefined: a new one */
+/** @param {import('./conversation/conversation-store.js').Conversation} [chosen]  undefined: a new one */
 function choose(chosen) {
   stop();
   state.dismissUndo();
@@ -280,13 +281,14 @@ function saveConversation() {
 }
 
 /** Saves a growing or complete answer, unless its conversation was deleted in this tab meanwhile.
- * @param {import('./conversation-store.js').Conversation} chat */
+ * @param {import('./conversation/conversation-store.js').Conversation} chat */
 function save(chat) {
   if (!store.isRemoved(chat.id)) void store.put(chat);
 }
 
 /** Answers the last message.
- * @param {import('./conversation-store.js').Message} [open]  continues this answer, the last message, instead */
+ * @param {import('./conversation/conversation-store.js').Message} [open]  continues this answer, the last message,
+ *   instead */
 async function answer(open) {
   const model = comparesTexts() ? undefined : loader.model;
   state.waiting = !model && !open;
@@ -323,7 +325,7 @@ function updateInspector() {
 }
 
 /** The inspector's subject: the last answer and the messages before it, or the text that was compared.
- * @returns {import('./inspect.js').Subject | undefined} */
+ * @returns {import('./inspect/inspect.js').Subject | undefined} */
 function subject() {
   const { model, source } = loader;
   if (!model || state.running) return undefined;

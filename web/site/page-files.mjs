@@ -11,7 +11,7 @@ const web = fileURLToPath(new URL('..', import.meta.url));
 /** Patterns for the files of the package that the page needs: modules that it imports, the page itself, built files. */
 const WANTED = [
   /^(index|openai|fetch)\.js$/, /^(base|loader|engine|answers|openai|serving|command|api|browser)\/[^/]+\.js$/,
-  /^(chat|examples\/search)\/[^/]+$/, /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
+  /^(chat|examples\/search)\/.+$/, /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
 ];
 /** @param {string} path */
 const isWanted = path => WANTED.some(pattern => pattern.test(path));

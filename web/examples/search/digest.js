@@ -1,6 +1,6 @@
 /* Identifies a model by the bytes of its files. */
 import { hex, randomHex } from '../../base/hex.js';
-import { partsOf } from '../../chat/model-files.js';
+import { partsOf } from '../../chat/models/model-files.js';
 import { sha256 } from '../../dist/vendor/noble-hashes/sha2.js';
 import { Plumb } from '../../index.js';
 

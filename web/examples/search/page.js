@@ -7,9 +7,9 @@ import {
 } from '../../chat/dom.js';
 import { acceptDrops } from '../../chat/drop.js';
 import { explain } from '../../chat/explain.js';
-import { Loader } from '../../chat/loading.js';
-import { ModelsDialog } from '../../chat/models-dialog.js';
-import { OFFERED } from '../../chat/offered.js';
+import { Loader } from '../../chat/models/loading.js';
+import { ModelsDialog } from '../../chat/models/models-dialog.js';
+import { OFFERED } from '../../chat/models/offered.js';
 import { isolate, keepPage } from '../../chat/offline.js';
 import { createDialog } from '../../chat/panels.js';
 import { digestOf } from './digest.js';

@@ -1,11 +1,11 @@
 /* Loads models, and shows the progress or the reason of a failure in a strip above the message box. */
-import { Plumb } from '../index.js';
-import { dotted, duration, element, megabytes } from './dom.js';
-import { explain } from './explain.js';
+import { Plumb } from '../../index.js';
+import { dotted, duration, element, megabytes } from '../dom.js';
+import { explain } from '../explain.js';
 import { prepare } from './offered.js';
 
-/** @typedef {import('../api/plumb.js').Model} Model
- * @typedef {import('../loader/source.js').Source} Source */
+/** @typedef {import('../../api/plumb.js').Model} Model
+ * @typedef {import('../../loader/source.js').Source} Source */
 
 export class Loader {
   #options;
@@ -23,7 +23,7 @@ export class Loader {
   /** The model that is loaded, or that was to be loaded. @type {Source} */
   source = '';
 
-  /** @param {() => import('../api/plumb.js').LoadOptions} options  the current settings
+  /** @param {() => import('../../api/plumb.js').LoadOptions} options  the current settings
    * @param {(state: 'loading' | 'failed' | 'ready') => void} changed */
   constructor(options, changed) {
     this.#options = options;
@@ -78,7 +78,7 @@ export class Loader {
     this.#closing = Promise.all([this.#closing, old?.close().catch(() => {})]);
   }
 
-  /** @param {import('../loader/progress.js').Progress} progress */
+  /** @param {import('../../loader/progress.js').Progress} progress */
   #showProgress({ phase, bytes, total, rate, secondsLeft, attempt = 0 }) {
     const text = this.#text;
     if (phase === 'prepare' || phase === 'ready') {

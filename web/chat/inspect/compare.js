@@ -1,12 +1,12 @@
 /* What the page shows instead of a conversation if the model computes embeddings: a box in which texts are compared
  * with a query or with each other.  A reranker only compares texts with a query. */
-import { announce, count, dotted, make, nameOf, paragraph } from './dom.js';
-import { ExplainedError } from './explain.js';
+import { announce, count, dotted, make, nameOf, paragraph } from '../dom.js';
+import { ExplainedError } from '../explain.js';
 import { heatmap, shown, table } from './heatmap.js';
 import { addRunButton, stopRuns } from './run-button.js';
 
-/** @typedef {import('../api/plumb.js').Model} Model
- * @typedef {import('./offered.js').Kind} Kind */
+/** @typedef {import('../../api/plumb.js').Model} Model
+ * @typedef {import('../models/offered.js').Kind} Kind */
 
 /** Upper bounds on the texts: of a query, and of a picture, which has a cell for each pair. */
 const MAX_TEXTS = 1000, MAX_PAIRED = 64;

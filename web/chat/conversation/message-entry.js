@@ -1,5 +1,5 @@
 /* One message as the page shows it, with the actions on it. */
-import { copy, icon, iconButton, make, paragraph, problem } from './dom.js';
+import { copy, icon, iconButton, make, paragraph, problem } from '../dom.js';
 import { JsonTree } from './json-tree.js';
 import { Markdown } from './markdown.js';
 

@@ -1,7 +1,7 @@
 /* The files of a model that the page has loaded, and the names of models that the page can load. */
-import { Plumb } from '../index.js';
-import { nameOf, resolve } from '../loader/resolve.js';
-import { urlPart } from '../loader/source.js';
+import { Plumb } from '../../index.js';
+import { nameOf, resolve } from '../../loader/resolve.js';
+import { urlPart } from '../../loader/source.js';
 
 /** What resolve needs of the page. */
 const places = {
@@ -18,7 +18,7 @@ export function isName(text) {
   }
 }
 
-/** The files in order, or their URLs. @param {import('../loader/source.js').Source} source  a URL, a name, or files
+/** The files in order, or their URLs. @param {import('../../loader/source.js').Source} source  a URL, a name, or files
  * @returns {Promise<(File | string)[]>} */
 export async function partsOf(source) {
   const all = await Promise.all([source].flat().map(async one => {

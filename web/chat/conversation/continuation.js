@@ -1,13 +1,13 @@
 /* Continues an answer that was cut off: makes the tokens of the conversation with the open answer at its end. */
-import { firstThatFits, mostOfPrompt } from '../api/chat.js';
-import { PlumbError } from '../index.js';
-import { FORMAT, promptEnd } from '../answers/formats.js';
+import { firstThatFits, mostOfPrompt } from '../../api/chat.js';
+import { PlumbError } from '../../index.js';
+import { FORMAT, promptEnd } from '../../answers/formats.js';
 
-/** @typedef {import('../api/plumb.js').Message} Message */
+/** @typedef {import('../../api/plumb.js').Message} Message */
 
 /** The prompt from which the model continues an answer.  If it does not fit, the oldest turns are left out, as for a
  * new answer.
- * @param {import('../api/plumb.js').Model} model
+ * @param {import('../../api/plumb.js').Model} model
  * @param {Message[]} messages  the messages up to and including the question
  * @param {{content: string, reasoning?: string}} answer  the part that was given @param {number} [maxTokens]
  * @returns {Promise<{ids: Int32Array, trimmed: number}>}  trimmed: how many messages were left out */

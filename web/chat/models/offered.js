@@ -1,9 +1,9 @@
 /* The models that the page offers, and what it does with each kind of model. */
 
-/** @typedef {import('../api/plumb.js').Model} Model */
+/** @typedef {import('../../api/plumb.js').Model} Model */
 
 /** @param {string} file */
-const urlOf = file => new URL(`../../models/${file}`, import.meta.url).href;
+const urlOf = file => new URL(`../../../models/${file}`, import.meta.url).href;
 
 /** The first one is the default. */
 export const OFFERED = [

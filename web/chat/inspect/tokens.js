@@ -1,8 +1,8 @@
 /* The last answer token by token: less likely tokens have more colour, and each one shows its alternatives.  Those
  * that a grammar ruled out are struck through. */
-import { count, dotted, make, paragraph } from './dom.js';
+import { count, dotted, make, paragraph } from '../dom.js';
 
-/** @typedef {import('../engine/engine.js').GeneratedToken} Token */
+/** @typedef {import('../../engine/engine.js').GeneratedToken} Token */
 
 /** @param {HTMLElement} view @param {{tokens?: Token[]}} subject */
 export function showTokens(view, { tokens }) {

@@ -1,15 +1,15 @@
 /* The command line's checks, in the page: what can be checked in a model's file without a reference, which mistake
  * another engine's activations show, and where they diverge from this model's. */
-import { Plumb } from '../index.js';
+import { Plumb } from '../../index.js';
 import { showDiagnosis } from './diagnosis.js';
-import { make, paragraph, problem } from './dom.js';
-import { ExplainedError, explain } from './explain.js';
-import { partsOf } from './model-files.js';
+import { make, paragraph, problem } from '../dom.js';
+import { ExplainedError, explain } from '../explain.js';
+import { partsOf } from '../models/model-files.js';
 import { addRunButton } from './run-button.js';
 
 /** @typedef {object} Subject
- * @property {import('../api/plumb.js').Model} model
- * @property {import('../loader/source.js').Source} source */
+ * @property {import('../../api/plumb.js').Model} model
+ * @property {import('../../loader/source.js').Source} source */
 
 /** How many of the first values of each row our own trace has.  A dump of whole tensors is compared by these. */
 const VALUES = 32;
@@ -79,7 +79,7 @@ async function tokensOf(dump, signal) {
   return tokens;
 }
 
-/** @param {import('../api/plumb.js').Model} model @param {File} dump @param {number[]} tokens
+/** @param {import('../../api/plumb.js').Model} model @param {File} dump @param {number[]} tokens
  * @param {AbortSignal} signal @returns {Promise<HTMLElement>} */
 async function compare(model, dump, tokens, signal) {
   const ours = JSON.stringify(await model.trace(tokens, { values: VALUES, signal }));
@@ -114,7 +114,7 @@ function frame(html) {
   return made;
 }
 
-/** The model's files in order, under new names. @param {import('../loader/source.js').Source} source
+/** The model's files in order, under new names. @param {import('../../loader/source.js').Source} source
  * @param {AbortSignal} signal @returns {Promise<Record<string, Blob>>} */
 async function filesOf(source, signal) {
   const parts = await partsOf(source);

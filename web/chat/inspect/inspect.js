@@ -1,16 +1,16 @@
 /* The inspector shows how the model computed its last answer: tokens with their probabilities, activations by layer
  * and attention from a trace of the conversation, and the command line's checks of the model's file. */
 import { showCheck } from './check.js';
-import { element, make, paragraph, problem } from './dom.js';
-import { explain } from './explain.js';
+import { element, make, paragraph, problem } from '../dom.js';
+import { explain } from '../explain.js';
 import { heatmap, shown, table } from './heatmap.js';
 import { addRunButton, stopRuns } from './run-button.js';
 import { showTokens } from './tokens.js';
 
-/** @typedef {import('../engine/engine.js').GeneratedToken} Token */
+/** @typedef {import('../../engine/engine.js').GeneratedToken} Token */
 /** @typedef {object} Subject
- * @property {import('../api/plumb.js').Model} model
- * @property {import('../loader/source.js').Source} source
+ * @property {import('../../api/plumb.js').Model} model
+ * @property {import('../../loader/source.js').Source} source
  * @property {() => Promise<Int32Array>} [ids]  tokens of the conversation up to the last answer, or of the text that
  *   was compared; undefined: there is none
  * @property {boolean} embeds  whether the model compares texts, so that it gives no answers
@@ -99,7 +99,7 @@ function showLayers(view, subject) {
 /** @param {HTMLElement} view @param {Subject} requested */
 async function showAttention(view, requested) {
   view.append(paragraph('Shows how much each token attends to the tokens before it: rows attend to columns.', 'about'));
-  /** @type {import('../api/plumb.js').ModelInfo} */
+  /** @type {import('../../api/plumb.js').ModelInfo} */
   let info;
   try {
     info = await requested.model.info();

@@ -1,5 +1,5 @@
 /* A picture of numbers in rows and columns.  The pointer and the arrow keys show each value. */
-import { make } from './dom.js';
+import { make } from '../dom.js';
 
 /** @typedef {object} Picture
  * @property {string} title

@@ -4,8 +4,8 @@
  *
  * A text that grows is cut into blocks.  All but the last two are final and never touched again, so the end of a long
  * answer costs as little as its beginning. */
-import DOMPurify from '../dist/vendor/dompurify/purify.es.mjs';
-import { copy, make } from './dom.js';
+import DOMPurify from '../../dist/vendor/dompurify/purify.es.mjs';
+import { copy, make } from '../dom.js';
 import { blocksOf, htmlOf, LINK } from './markdown-blocks.js';
 
 /** @typedef {import('./markdown-blocks.js').Block} Block */

@@ -2,7 +2,7 @@
  * conversation goes on at once after a reload.  Nothing depends on it: what is not there is computed again.  The bytes
  * are not trusted; the engine checks them, and that they are of the same model and settings. */
 
-/** @typedef {import('../api/chat.js').Chat} Chat */
+/** @typedef {import('../../api/chat.js').Chat} Chat */
 
 const FOLDER = 'plumb-chats';
 /** Tokens that a conversation must have, and must have gained since it was last kept: fewer are computed quickly. */

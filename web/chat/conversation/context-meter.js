@@ -1,8 +1,8 @@
 /* Measures how much of the model's context the conversation and the draft take, and whether a message fits. */
-import { count, dotted, element, integer, worseBeyond } from './dom.js';
+import { count, dotted, element, integer, worseBeyond } from '../dom.js';
 
-/** @typedef {import('../api/plumb.js').Model} Model
- * @typedef {import('../api/plumb.js').Message} Message */
+/** @typedef {import('../../api/plumb.js').Model} Model
+ * @typedef {import('../../api/plumb.js').Message} Message */
 
 /** Milliseconds after the last key until the draft is measured. */
 const DEBOUNCE = 200;

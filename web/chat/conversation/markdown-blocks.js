@@ -1,16 +1,16 @@
 /* Cuts Markdown into blocks and writes each as HTML.  The library takes time in proportion to a text's length, whatever
  * the text is: an answer may be hostile.  LaTeX is left as it is written, because Markdown would take backslashes,
  * stars and underscores out of it. */
-import MarkdownIt from '../dist/vendor/markdown-it/markdown-it.esm.min.mjs';
+import MarkdownIt from '../../dist/vendor/markdown-it/markdown-it.esm.min.mjs';
 
-/** @typedef {import('../dist/vendor/markdown-it/markdown-it.esm.min.mjs').Token} Token */
+/** @typedef {import('../../dist/vendor/markdown-it/markdown-it.esm.min.mjs').Token} Token */
 /** A block of the outermost level.
  * @typedef {object} Block
  * @property {number} start  the place of its first character in the text
  * @property {number} end  the place of the next block's first character, or the end of the text
  * @property {boolean} isDeep  it is nested too deep, so that tokens lack some of its text
  * @property {Token[]} tokens
- * @property {import('../dist/vendor/markdown-it/markdown-it.esm.min.mjs').Env} env */
+ * @property {import('../../dist/vendor/markdown-it/markdown-it.esm.min.mjs').Env} env */
 
 /** An address that may be a link.  Without a host or a mailbox it is relative to this page: "", "https:", "#a". */
 export const LINK = /^(?:https?:\/\/[^/]|mailto:.)/i;
@@ -87,7 +87,7 @@ markdown.block.ruler.before('fence', 'formula', (state, startLine, endLine, sile
   return true;
 }, { alt: ['paragraph', 'reference', 'blockquote', 'list'] });
 
-/** @param {import('../dist/vendor/markdown-it/markdown-it.esm.min.mjs').StateBlock} state @param {number} line */
+/** @param {import('../../dist/vendor/markdown-it/markdown-it.esm.min.mjs').StateBlock} state @param {number} line */
 const lineOf = (state, line) => state.src.slice(state.bMarks[line] + state.tShift[line], state.eMarks[line]).trimEnd();
 
 markdown.core.ruler.push('github', ({ tokens }) => {

@@ -1,15 +1,15 @@
 /* The dialog of models: the one that runs, others to open, what a model would need, and the copies on this machine. */
-import { Plumb, PlumbError } from '../index.js';
-import { modelsOf } from '../loader/copy-store.js';
-import { splitOf } from '../loader/split.js';
+import { Plumb, PlumbError } from '../../index.js';
+import { modelsOf } from '../../loader/copy-store.js';
+import { splitOf } from '../../loader/split.js';
 import {
   count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size,
   toast,
-} from './dom.js';
-import { explain } from './explain.js';
+} from '../dom.js';
+import { explain } from '../explain.js';
 import { isName } from './model-files.js';
 import { kindOf, USE } from './offered.js';
-import { createDialog } from './panels.js';
+import { createDialog } from '../panels.js';
 
 /** @typedef {import('./loading.js').Source} Source */
 
@@ -43,7 +43,7 @@ function addDialog(another) {
 
 /** @typedef {object} Page
  * @property {import('./loading.js').Loader} loader
- * @property {() => import('../api/plumb.js').LoadOptions} options
+ * @property {() => import('../../api/plumb.js').LoadOptions} options
  * @property {{url: string, name: string, about: string}[]} offered  the first one is the default
  * @property {string} [key]  of the last chosen model in local storage
  * @property {string} [another]  the heading of the section that opens models which are not offered */
@@ -256,7 +256,7 @@ function planOf(found, source, load) {
   const { supported, name, architecture = '', parameters = 0, memory, fits, speed, cached, storage } = found;
   const { fileBytes } = found, kind = kindOf(found);
   const problems = found.problems.map(({ code, message }) =>
-    ({ ...explain(new PlumbError(/** @type {import('../base/errors.js').ErrorCode} */ (code), message)),
+    ({ ...explain(new PlumbError(/** @type {import('../../base/errors.js').ErrorCode} */ (code), message)),
       detail: message }));
   if (memory && !fits) {
     const least = memory.total < memory.limit ? 'more than ' : '';   // a lower bound if no session could be opened

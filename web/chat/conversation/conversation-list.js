@@ -1,6 +1,6 @@
 /* The list of conversations: choose, search, rename, delete with undo, export, import. */
 import { find, fromJson, titleOf, toJson, toMarkdown, wordsOf } from './conversation-store.js';
-import { count, downloadText, element, iconButton, integer, make, toast } from './dom.js';
+import { count, downloadText, element, iconButton, integer, make, toast } from '../dom.js';
 
 /** @typedef {import('./conversation-store.js').Conversation} Conversation */
 

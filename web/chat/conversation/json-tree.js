@@ -1,7 +1,7 @@
 /* Shows a JSON text as a tree while it grows, with the text itself folded below.  The text is a model's and not
  * trusted: all of it becomes text nodes. */
-import { partialValue } from '../api/object.js';
-import { count, make } from './dom.js';
+import { partialValue } from '../../api/object.js';
+import { count, make } from '../dom.js';
 
 /** Characters of a text, levels, and members or elements of one value.  What is beyond is only in the JSON text,
  * because a tree of it would cost too much. */

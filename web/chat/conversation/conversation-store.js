@@ -18,8 +18,8 @@
  * @property {string} [origin]  for an imported conversation: its id in the file
  * @property {Message[]} messages */
 
-import { openDatabase } from './database.js';
-import { recall, remember } from './dom.js';
+import { openDatabase } from '../database.js';
+import { recall, remember } from '../dom.js';
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
 /** The key in local storage for an answer that was growing when the page was left. @param {string} id */

@@ -1,7 +1,7 @@
 /* What `plumb diagnose` says of another engine's dump: the verdict as a sentence, its evidence, the whole report. */
-import { Plumb } from '../index.js';
-import { announce, make, paragraph, problem } from './dom.js';
-import { ExplainedError, explain } from './explain.js';
+import { Plumb } from '../../index.js';
+import { announce, make, paragraph, problem } from '../dom.js';
+import { ExplainedError, explain } from '../explain.js';
 
 /** Diagnoses a dump in a worker, and fills the box with the progress and a button that stops it, and then with the
  * verdict, or with the reason why there is none.

@@ -1,6 +1,6 @@
 /* Buttons for what the inspector computes only on request. */
-import { make, paragraph, problem } from './dom.js';
-import { explain } from './explain.js';
+import { make, paragraph, problem } from '../dom.js';
+import { explain } from '../explain.js';
 
 /** All computations that run, in any view. @type {Set<AbortController>} */
 const runs = new Set();

@@ -1,18 +1,20 @@
 /* The answer that grows: asks the model, and shows and saves what arrives. */
-import { PlumbError } from '../index.js';
+import { PlumbError } from '../../index.js';
 import { continuation } from './continuation.js';
-import { count, dotted, toast } from './dom.js';
-import { explain, ExplainedError } from './explain.js';
+import { count, dotted, toast } from '../dom.js';
+import { explain, ExplainedError } from '../explain.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
- * @typedef {import('./inspect.js').Token} Token
- * @typedef {import('../api/plumb.js').Model} Model */
+ * @typedef {import('../inspect/inspect.js').Token} Token
+ * @typedef {import('../../api/plumb.js').Model} Model
+ * @typedef {import('../../api/plumb.js').Message} ModelMessage
+ * @typedef {import('../../api/plumb.js').Stats} Stats */
 /** @typedef {object} Question
  * @property {Model} model
  * @property {import('./conversation-store.js').Conversation} chat  whose last message is answered
  * @property {Message} [open]  an answer, the last message, that is continued instead
- * @property {import('./settings.js').Settings} settings
- * @property {(messages: Message[]) => import('../api/plumb.js').Message[]} prompt  what the model is given of messages
+ * @property {import('../settings.js').Settings} settings
+ * @property {(messages: Message[]) => ModelMessage[]} prompt  what the model is given of messages
  * @property {WeakMap<Message, Token[]>} tokens  gets those of the answer
  * @property {import('./message-list.js').MessageList} list
  * @property {() => void} save  saves the conversation
@@ -105,8 +107,8 @@ export class Answering {
   }
 
   /** Asks the model, and returns the answer in pieces.
-   * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number, chat?: import('../api/chat.js').Chat,
-   *   stats: () => import('../api/plumb.js').Stats | undefined}>}  trimmed: how many of the first messages did not fit;
+   * @returns {Promise<{pieces: AsyncIterable<string>, trimmed: () => number, chat?: import('../../api/chat.js').Chat,
+   *   stats: () => Stats | undefined}>}  trimmed: how many of the first messages did not fit;
    *   stats: once it has ended */
   async #ask() {
     const { model, open } = this.question, sampling = this.#sampling, schema = this.#schema;
@@ -160,7 +162,7 @@ export class Answering {
   }
 }
 
-/** @param {import('../api/plumb.js').Stats} stats @param {number} trimmed */
+/** @param {import('../../api/plumb.js').Stats} stats @param {number} trimmed */
 function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
   const read = promptTokens - reusedTokens;
   return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,

@@ -1,5 +1,5 @@
 /* The messages of one conversation. */
-import { announce, element, focusPrompt, make } from './dom.js';
+import { announce, element, focusPrompt, make } from '../dom.js';
 import { Markdown, throttled } from './markdown.js';
 import { entry, reasoningOf } from './message-entry.js';
 
