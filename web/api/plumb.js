@@ -31,9 +31,20 @@ import { CALL, openSession, PROMPT, Session } from './session.js';
  *   memory?: number,
  *   startWorker: (workerUrl?: string | URL) => import('../base/protocol.js').WorkerLike,
  *   startCommand: import('../command/command.js').StartCommand,
- *   persist?: () => void}} ClientPlatform
+ *   persist?: () => void,
+ *   share?: (options: ShareOptions) => Promise<Opened>,
+ *   unsharedReason?: () => string | undefined}} ClientPlatform
  *   worker: whether the engine runs in a worker by default; memory: bytes of this machine, if known; persist: asks the
- *   browser not to evict copies */
+ *   browser not to evict copies; share: uses one engine together with other pages; unsharedReason: why they cannot */
+/** @typedef {{transport: import('../base/protocol.js').Transport, result: any}} Opened  result: of the method that was
+ *   called first */
+/** @typedef {object} ShareOptions
+ * @property {string} key  what names the model
+ * @property {(onProgress: (progress: any) => void, signal?: AbortSignal) => Promise<Opened>} open  loads it here
+ * @property {(module: string) => Promise<WebAssembly.Module>} compile
+ * @property {object} session  the arguments of the model's own session
+ * @property {(progress: any) => void} [onProgress]
+ * @property {AbortSignal} [signal]  ends the load */
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
 /** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'snapshots' | 'precision' | 'threads' | 'signal' | 'worker'
  *   | 'workerUrl' | keyof RequestOptions> & {measure?: boolean}} PreflightOptions
@@ -98,14 +109,22 @@ export class Library {
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
     known.checkOptions('Plumb.load', options, known.LOAD);
-    const { precision, contextLength, kvType, snapshots, reserve, onProgress, cache, adapters = [] } = options;
+    const { precision, contextLength, kvType, snapshots, shared, reserve = !shared, onProgress, cache, adapters = [] } =
+      options;
     adapters.forEach((one, i) => known.checkOptions(`Plumb.load: adapters[${i}]`, one, known.LOADED_ADAPTER));
     const resolved = await this.#resolve(source, options, cache), { parts } = resolved;
     const sha256 = sums('load', options.sha256, parts.length) ?? resolved.sha256;
-    const { transport, result } = await this.#open('load', resolved, options, {
-      contextLength, precision, kvType, snapshots, reserve, cache, sha256,
-    }, onProgress);
+    const session = { contextLength, precision, kvType, snapshots };
+    /** @type {ShareOptions['open']} */
+    const open = (onProgress, signal) => this.#open('load', resolved, { ...options, signal },
+      { ...session, reserve, cache, sha256 }, onProgress);
+    const unshared = shared ? this.#unsharedReason(resolved, adapters) : undefined;
+    const { compile, share } = this.#platform, { signal } = options;
+    const { transport, result } = shared && !unshared && share
+      ? await share({ key: sharedKey(resolved, options.threads), open, compile, session, onProgress, signal })
+      : await open(progress => onProgress?.(progress), signal);
     const loaded = /** @type {Loaded} */ (result);
+    if (unshared) (loaded.warnings ??= []).push({ code: 'shared', message: `the engine is not shared: ${unshared}` });
     for (const { code, message } of loaded.warnings ?? []) {
       if (code !== 'cache') warn(message);
     }
@@ -126,6 +145,17 @@ export class Library {
       await model.close();
       throw error;
     }
+  }
+
+  /** Why a load with shared: true has an engine of its own; undefined: it shares one.
+   * @param {Resolved} resolved @param {unknown[]} adapters */
+  #unsharedReason({ parts }, adapters) {
+    if (adapters.length > 0) {
+      throw argumentError('Plumb.load: shared and adapters exclude each other, because adapters would change the '
+        + 'answers of all pages');
+    }
+    if (parts.some(({ part }) => part.kind !== 'url')) return 'only the models of URLs are';
+    return this.#platform.unsharedReason ? this.#platform.unsharedReason() : 'there are no other pages here';
   }
 
   /** Predicts a load from the header alone: whether plumb can run the model, how much memory it takes, and how fast it
@@ -341,6 +371,11 @@ function askedFor({ parts }, fetch) {
   };
 }
 
+/** What pages that share an engine have in common.
+ * @param {Resolved} resolved @param {LoadOptions['threads']} threads */
+const sharedKey = ({ parts }, threads = 'auto') =>
+  [threads, ...parts.map(({ part }) => part.kind === 'url' ? part.copy ?? part.url : '')].join(' ');
+
 /** @param {Resolved['parts']} parts */
 const targets = parts => parts.flatMap(({ part }) => part.kind === 'url' ? [part] : []);
 
@@ -439,6 +474,7 @@ export class Model extends Session {
     this.decisions = new Decisions(held);
     /** What runs differently from what was asked for, and why.  'threads': there is only one thread.  'module': the
      * fastest module does not load, and a slower one with the same results runs.  'cache': no copy is kept.
+     * 'shared': the engine is not shared with other pages.
      * 'template': the file has no chat template, so that its first chat was put into ChatML.
      * @type {{code: string, message: string}[]} */
     this.warnings = loaded.warnings ?? [];

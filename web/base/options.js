@@ -175,7 +175,7 @@ const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: 
 export const LOAD = {
   ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,
-  chatTemplate: jinja, ...REQUEST,
+  shared: boolean, chatTemplate: jinja, ...REQUEST,
 };
 export const ADAPTER = { signal: LOAD.signal, onProgress: callback, cache: LOAD.cache, sha256, ...REQUEST };
 /** An element of the option adapters of a load, and one of model.setAdapters. */

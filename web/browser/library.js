@@ -5,6 +5,7 @@ import { giveThreads } from '../base/relay.js';
 import { deviceMemory } from '../engine/preflight.js';
 import { urlPart } from '../loader/source.js';
 import { baseUrl, checkHost, platform, start } from './platform.js';
+import { share, unsharedReason } from './shared.js';
 
 /** Whether the browser was already asked not to evict what is stored; some browsers ask the user. */
 let persistRequested = false;
@@ -23,6 +24,8 @@ export const library = createPlumb({
     return { worker: start('command-worker.js', create, workerUrl), files };
   },
   memory: deviceMemory(),
+  share,
+  unsharedReason,
   locate(source) {
     checkHost();
     return urlPart(String(source), baseUrl());

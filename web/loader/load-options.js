@@ -21,6 +21,12 @@
  * @property {boolean} [reserve]  whether the memory of the whole context is taken by the load, which is the default.
  *   false: it grows with the tokens that the model's session holds, for models that are used by chats and sessions,
  *   whose memory always grows
+ * @property {boolean} [shared]  uses one engine together with all pages of this origin that load the same URL with
+ *   shared: true and the same threads: one download, and the memory of one.  Each page has its own sessions, and memory
+ *   grows with their tokens, as with reserve: false.  When the page that holds the engine is closed, another one loads
+ *   the model again from its copy; answers that are being written go on, with the same text, but what a session held
+ *   between two calls of feed is lost (PLUMB_ERROR_STATE).  There are no adapters.  Where pages cannot share, as in
+ *   Node, the model is loaded as usual, and its warnings say why
  * @property {AbortSignal} [signal]  ends the load at any time and frees its memory
  * @property {(progress: import('./progress.js').Progress) => void} [onProgress]
  * @property {string | URL} [workerUrl]  the URL of engine-worker.js on the page's own origin, with thread-worker.js

@@ -22,8 +22,8 @@ const MAX_SIZE_REQUESTS = 5;
  * @property {import('./download.js').CacheMode} [cache]
  * @property {(string | undefined)[]} [sha256]  of each part, in lowercase hex digits
  * @property {boolean} [fetches]  whether the caller has given a function in the place of fetch */
-/** @typedef {{code: 'threads' | 'module' | 'cache' | 'context', message: string}} Warning  what does not run as
- *   requested */
+/** @typedef {{code: 'threads' | 'module' | 'cache' | 'context' | 'shared', message: string}} Warning  what does not run
+ *   as requested */
 
 export class Parts {
   /** @type {Warning[]} */

@@ -47,6 +47,7 @@ export class Loader {
     if (isReplaced()) return;
     try {
       const loaded = await Plumb.load(source, { ...this.#options(), persist: true, reserve: false, signal,
+        shared: typeof source === 'string' || source instanceof URL,
         onProgress: progress => isReplaced() || this.#showProgress(progress) });
       const kind = await prepare(loaded);
       if (isReplaced()) return this.#close(loaded);
