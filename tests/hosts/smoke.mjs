@@ -168,6 +168,32 @@ export function smoke(name, launch, { shares, noCopy }) {
       }
     });
 
+    test('documents share an engine, and when the one that has it ends, an answer of the other goes on', async () => {
+      await open();
+      const { text, expected, module } = await browser.evaluate(async ({ url, messages, ids }) => {
+        const load = async () => {
+          const frame = document.createElement('iframe');
+          frame.src = '/tests/hosts/page.html';
+          document.body.append(frame);
+          await new Promise(resolve => { frame.onload = resolve; });
+          await frame.contentWindow.eval("import('/web/index.js').then(({ Plumb }) => { self.Plumb = Plumb; })");
+          const model = await frame.contentWindow.Plumb.load(url, { shared: true, threads: 1, contextLength: 512 });
+          return { frame, model };
+        };
+        const first = await load(), second = await load();
+        let text = '';
+        for await (const piece of second.model.generate(messages, { temperature: 0, maxTokens: ids.length })) {
+          if (text === '') first.frame.remove();
+          text += piece;
+        }
+        const { module } = await second.model.info(), expected = await second.model.detokenize(ids);
+        second.frame.remove();
+        return { text, expected, module };
+      }, { url: REAL, messages: chat.messages, ids: chat.f32.ids.slice(0, chat.f32.first_end) });
+      assert.match(module, /^plumb/);
+      assert.equal(text, expected);
+    });
+
     test('the chat page answers as llama.cpp does', async () => {
       await open();
       const answer = await browser.evaluate(async ({ url, ids }) => {

@@ -217,7 +217,7 @@ class SharingPage {
   /** Asks for the engine, and queues for providing it. */
   #queue() {
     navigator.locks.request(`${VERSION}engine ${this.#options.key}`, { signal: this.#left.signal },
-      () => this.#provide()).catch(() => {}).then(() => this.#provided());
+      () => this.#provide()).then(() => this.#provided(), () => this.#channel.close());   // left, or no longer a page
     this.#channel.postMessage({ hello: this.#id });
   }
 
@@ -259,7 +259,7 @@ class SharingPage {
     this.#provider = undefined;
   }
 
-  /** This page no longer provides the engine. */
+  /** This page no longer provides the engine, but may use that of the next one. */
   #provided() {
     if (this.#left.signal.aborted || this.#failure) this.#channel.close();
     else this.#queue();
