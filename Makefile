@@ -77,7 +77,7 @@ OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
 .PHONY: help help-all run serve test check mutants faults setup bench bench-visit bench-peers bench-kernels \
-    bench-tokenizer prove operators reports cases truth conformance
+    bench-tokenizer bench-serving prove operators reports cases truth conformance
 # Targets with ## are what a newcomer needs; those with #: are for people who measure and prove.
 list_targets = awk -F ':.*$1 ' '/^[a-z][a-z-]*:.*$1 / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 help:
@@ -211,6 +211,14 @@ build/bench/llama build/bench/llama-built: tests/bench/llama.c tests/bench/drive
 $(llama_source)/build/bin/libllama.so:
 	@echo "  $@ (a quarter of an hour)"
 	$Qsh tests/bench/build-llama.sh $(llama_source)
+$(llama_source)/build-server/bin/llama-server:
+	@echo "  $@ (a quarter of an hour)"
+	$Qsh tests/bench/build-llama.sh $(llama_source) server
+bench-serving: #: Measures plumb serve beside llama-server and node-llama-cpp; SERVING: see tests/bench/serving.mjs.
+	@tools/setup.sh bench
+	@python3 models/fetch.py smollm2-135m-instruct-q4_1
+	@$(MAKE) -s -j$$(nproc) wasm $(llama_source)/build-server/bin/llama-server
+	@node tests/bench/serving.mjs --llama $(llama_source)/build-server/bin/llama-server --node-llama-cpp $(SERVING)
 
 # The same program as a module, with llama.cpp compiled to WebAssembly.
 build/bench/llama.mjs: tests/bench/llama.c

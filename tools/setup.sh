@@ -291,7 +291,8 @@ case $target in
         apt_install
         need_npm . playwright-core
         need_npm web markdown-it
-        need_npm tests/bench @huggingface/transformers --ignore-scripts
+        # The optional packages are node-llama-cpp for GPUs and other systems.
+        need_npm tests/bench node-llama-cpp --ignore-scripts --omit=optional
         need_wasmtime
         need_gguf
         need_onnx

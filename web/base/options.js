@@ -524,10 +524,10 @@ function shown(value) {
 
 /** @param {string} where @param {ArrayLike<number>} ids @returns {Int32Array} */
 export function tokenIds(where, ids) {
-  const numbers = Array.from(ids ?? []);
-  const wrong = numbers.findIndex(id => !Number.isInteger(id) || id < 0 || id >= 2 ** 31);
-  if (wrong >= 0) {
-    throw argumentError(`${where}: token ${wrong} is ${numbers[wrong]}, expected an integer from 0 to 2^31 - 1`);
+  const numbers = Array.isArray(ids) || ArrayBuffer.isView(ids) ? ids : Array.from(ids ?? []);
+  for (let i = 0; i < numbers.length; i++) {
+    if (Number.isInteger(numbers[i]) && numbers[i] >= 0 && numbers[i] < 2 ** 31) continue;
+    throw argumentError(`${where}: token ${i} is ${numbers[i]}, expected an integer from 0 to 2^31 - 1`);
   }
-  return Int32Array.from(numbers);
+  return new Int32Array(numbers);
 }

@@ -6,6 +6,7 @@ import { createServer } from 'node:http';
 import { isIP } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { yieldToEventLoop } from '../base/async.js';
 import { errorBody, httpError, HttpError } from '../serving/answers.js';
 import { isLocalName } from './local-names.js';
 import { Metrics } from './metrics.js';
@@ -39,6 +40,8 @@ export async function startServer(handler, { host = '127.0.0.1', port = 0, log =
   handler.onStats(metrics.answer);
   /** @type {Set<AbortController>} */
   const running = new Set();
+  /** Resolves when the request that came last may begin: each begins in a turn of the event loop of its own. */
+  let begun = Promise.resolve();
   const server = createServer({ requestTimeout: ARRIVES }, async (request, response) => {
     const start = performance.now(), abort = new AbortController(), [path] = (request.url ?? '/').split('?');
     running.add(abort);
@@ -54,6 +57,7 @@ export async function startServer(handler, { host = '127.0.0.1', port = 0, log =
         seconds: Number(seconds.toFixed(3)), ...failure && { error: failure.message } });
     });
     try {
+      await (begun = begun.then(yieldToEventLoop));
       await answer(request, response, abort.signal, { handler, metrics, host, ...rules });
     } catch (error) {
       failure = httpError(error);

@@ -1,4 +1,5 @@
 /* OpenAI's embeddings with a model on this machine: https://platform.openai.com/docs/api-reference/embeddings. */
+import { yieldToEventLoop } from '../base/async.js';
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { givenOf, nameOf } from './answering.js';
@@ -26,6 +27,9 @@ import { givenOf, nameOf } from './answering.js';
  * @property {(texts: (string | Int32Array)[], options?: import('../engine/embed.js').EmbedOptions) =>
  *   Promise<Float32Array[]>} embed */
 
+/** How many texts or vectors are copied before the event loop turns. */
+const AT_ONCE = 64;
+
 /** `model.embeddings`, and `embeddings` of the client of plumb-llm/openai. */
 export class Embeddings {
   #hold;
@@ -47,19 +51,25 @@ export class Embeddings {
     const { input, dimensions, encoding_format: format = 'float', pooling, truncate } = given;
     if (input === undefined) throw argumentError(`${where}: input is missing`);
     const isOne = typeof input === 'string' || typeof input[0] === 'number';
-    const texts = /** @type {(string | number[])[]} */ (isOne ? [input] : input)
-      .map(text => typeof text === 'string' ? text : Int32Array.from(text));
+    const texts = [];
+    for (const [i, text] of /** @type {(string | number[])[]} */ (isOne ? [input] : input).entries()) {
+      if (i % AT_ONCE === AT_ONCE - 1) await yieldToEventLoop();
+      texts.push(typeof text === 'string' ? text : new Int32Array(text));
+    }
     options.signal?.throwIfAborted();
     const { model, free } = await this.#hold(where, given.model, options.signal);
     let tokens = 0;
     const vectors = await model.embed(texts, {
       dimensions, pooling, truncate, signal: options.signal, onProgress: progress => { tokens = progress.tokens; },
     }).finally(free);
+    /** @type {Embedding[]} */
+    const data = [];
+    for (const [index, vector] of vectors.entries()) {
+      if (index % AT_ONCE === AT_ONCE - 1) await yieldToEventLoop();
+      data.push({ object: 'embedding', index, embedding: format === 'base64' ? base64(vector) : [...vector] });
+    }
     return {
-      object: 'list', model: nameOf(model, given.model),
-      data: vectors.map((vector, index) => ({
-        object: 'embedding', index, embedding: format === 'base64' ? base64(vector) : [...vector],
-      })),
+      object: 'list', model: nameOf(model, given.model), data,
       usage: { prompt_tokens: tokens, total_tokens: tokens },
     };
   }

@@ -3,6 +3,7 @@
  * one of them. */
 import { argumentError, PlumbError, reasonOf } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
+import { jsonPieces } from '../base/json.js';
 import * as known from '../base/options.js';
 import { closedError, givenOf } from './answering.js';
 import { Completions } from './completions.js';
@@ -84,14 +85,14 @@ export class Responses {
       id: `resp_${randomHex(24)}`, object: 'response', created_at: head.created, status: 'in_progress', error: null,
       incomplete_details: null, model: head.model, output: [], usage: null, ...repeated,
     };
-    const ended = (/** @type {Response} */ whole) => {
-      if (store) this.#keep(whole, [...items, ...whole.output]);
+    const ended = async (/** @type {Response} */ whole) => {
+      if (store) await this.#keep(whole, [...items, ...whole.output]);
     };
     if (stream) return streamOf(chunks, response, ended, options.signal);
     let last = response;
     for await (const event of eventsOf(chunks, response)) last = event.response ?? last;
     if (last.status === 'in_progress') throw options.signal?.reason ?? closedError();
-    ended(last);
+    await ended(last);
     return last;
   }
 
@@ -105,8 +106,9 @@ export class Responses {
   }
 
   /** @param {Response} response @param {Item[]} items */
-  #keep(response, items) {
-    const length = JSON.stringify([response, items]).length;
+  async #keep(response, items) {
+    let length = 0;
+    for await (const piece of jsonPieces([response, items])) length += piece.length;
     this.#kept.set(response.id, { response, items, length });
     this.#length += length;
     for (const id of this.#kept.keys()) {
@@ -158,7 +160,7 @@ export class Responses {
 
 /** Events, of which the last one says what went wrong, if something did.
  * @param {AsyncIterable<import('./completions.js').ChatCompletionChunk>} chunks @param {Response} response
- * @param {(whole: Response) => void} ended @param {AbortSignal} [signal]
+ * @param {(whole: Response) => Promise<void>} ended @param {AbortSignal} [signal]
  * @returns {AsyncGenerator<ResponseEvent, void, void>} */
 async function* streamOf(chunks, response, ended, signal) {
   let events = 0, status = response.status;
@@ -168,7 +170,7 @@ async function* streamOf(chunks, response, ended, signal) {
     for await (const event of eventsOf(chunks, response)) {
       events++;
       status = event.response?.status ?? status;
-      if (status !== 'in_progress') ended(event.response);
+      if (status !== 'in_progress') await ended(event.response);
       yield event;
     }
     if (status === 'in_progress') failure = closedError();

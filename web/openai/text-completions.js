@@ -108,7 +108,7 @@ export class TextCompletions {
  * @returns {AsyncGenerator<TextChoice, import('./answering.js').Choice<string>[], void>} */
 async function* choicesOf(model, prompt, first, { logprobs, echo, ...request }, signal) {
   const ids = typeof prompt === 'string' ? await model.tokenize(prompt, { parseSpecial: true })
-    : Int32Array.from(prompt);
+    : new Int32Array(prompt);
   const queues = Array.from({ length: request.n }, () => new TokenQueue()), lengths = queues.map(() => 0);
   const choices = await beginChoices(model, ids, request, signal, async (session, options, index) => ({
     parts: session.generate(ids, {

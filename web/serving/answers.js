@@ -1,5 +1,7 @@
 /* HTTP's side of the endpoints: reads the JSON of requests, and writes JSON, streams of events and errors. */
+import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError, reasonOf } from '../base/errors.js';
+import { jsonPieces, parseJson } from '../base/json.js';
 
 /** What an error of HTTP is: its status, and a code for programs. */
 export class HttpError extends Error {
@@ -40,17 +42,23 @@ export const errorBody = ({ status, message, code }, path = '') => path.startsWi
   },
 });
 
-/** @param {unknown} value @param {number} [status] @param {Record<string, string>} [headers] */
-export const json = (value, status = 200, headers = {}) =>
-  new Response(JSON.stringify(value), { status, headers: { 'Content-Type': 'application/json', ...headers } });
+/** A response with JSON, which is written as it is read.
+ * @param {unknown} value @param {number} [status] @param {Record<string, string>} [headers] */
+export function json(value, status = 200, headers = {}) {
+  const { body } = streamed(jsonPieces(value), 'application/json', error => { throw error; });
+  return new Response(body, { status, headers: { 'Content-Type': 'application/json', ...headers } });
+}
+
+/** Bytes of a body that is copied in a task of its own. */
+const LARGE = 1 << 20;
 
 /** Reads the JSON of a request.
  * @param {Request} request @param {number} most  bytes @returns {Promise<any>} */
 export async function bodyOf(request, most) {
   const tooLong = () => new HttpError(413, `the body has more than ${most} bytes`, 'body_too_large');
   if (Number(request.headers.get('Content-Length') ?? 0) > most) throw tooLong();
-  /** @type {Uint8Array[]} */
-  const pieces = [];
+  /** @type {string[]} */
+  const pieces = [], decoder = new TextDecoder();
   let length = 0;
   const reader = request.body?.getReader();
   for (let step = await reader?.read(); step && !step.done; step = await reader?.read()) {
@@ -59,12 +67,15 @@ export async function bodyOf(request, most) {
       reader?.cancel().catch(() => {});
       throw tooLong();
     }
-    pieces.push(step.value);
+    pieces.push(decoder.decode(step.value, { stream: true }));
   }
-  const text = await new Blob(/** @type {BlobPart[]} */ (pieces)).text();
+  const text = pieces.join('') + decoder.decode();
+  if (length > LARGE) await yieldToEventLoop();
   if (text.trim() === '') throw new HttpError(400, 'the body is empty, expected JSON');
   try {
-    return JSON.parse(text);
+    const value = await parseJson(text);
+    if (length > LARGE) await yieldToEventLoop();
+    return value;
   } catch (error) {
     throw new HttpError(400, `the body is no JSON: ${reasonOf(error)}`);
   }
@@ -96,24 +107,25 @@ function streamed(parts, type, failed) {
   return new Response(body, { headers: { 'Content-Type': type, 'Cache-Control': 'no-cache' } });
 }
 
-/** @param {string | undefined} name @param {unknown} data */
-const event = (name, data) => `${name ? `event: ${name}\n` : ''}data: ${JSON.stringify(data)}\n\n`;
+/** What comes before the data of an event. @param {string} [name] */
+const headOf = name => `${name ? `event: ${name}\n` : ''}data: `;
 
 /** Server-sent events, https://html.spec.whatwg.org/multipage/server-sent-events.html.  done: the data of a last event
  * behind all others; nameOf: the name of an event.
  * @param {AsyncIterable<any>} values @param {{done?: string, nameOf?: (value: any) => string}} [options] */
 export function eventStream(values, { done, nameOf } = {}) {
   const parts = (async function* () {
-    for await (const value of values) yield event(nameOf?.(value), value);
+    for await (const value of values) yield* jsonPieces(value, headOf(nameOf?.(value)), '\n\n');
     if (done) yield `data: ${done}\n\n`;
   })();
-  return streamed(parts, 'text/event-stream', error => event(nameOf && 'error', errorBody(error)));
+  return streamed(parts, 'text/event-stream', error =>
+    `${headOf(nameOf && 'error')}${JSON.stringify(errorBody(error))}\n\n`);
 }
 
 /** Lines of JSON. @param {AsyncIterable<any>} values */
 export function lineStream(values) {
   const parts = (async function* () {
-    for await (const value of values) yield `${JSON.stringify(value)}\n`;
+    for await (const value of values) yield* jsonPieces(value, '', '\n');
   })();
   return streamed(parts, 'application/x-ndjson', ({ message }) => `${JSON.stringify({ error: message })}\n`);
 }

@@ -239,13 +239,13 @@ async function tokenize(hold, body, signal) {
     const ids = messages ? await model.tokenizeChat(messages)
       : await model.tokenize(text, { addSpecial: add_special, parseSpecial: parse_special });
     const { contextLength } = await model.info();
-    const pieces = [];
+    const tokens = [];
     for (let at = 0; with_pieces && at < ids.length; at += PIECES) {
       signal.throwIfAborted();
-      pieces.push(...await model[CALL]('pieces', { ids: ids.slice(at, at + PIECES) }));
+      const pieces = await model[CALL]('pieces', { ids: ids.slice(at, at + PIECES) });
+      for (const piece of pieces) tokens.push({ id: ids[tokens.length], piece });
     }
-    const tokens = with_pieces ? pieces.map((piece, i) => ({ id: ids[i], piece })) : [...ids];
-    return { tokens, count: ids.length, max_model_len: contextLength };
+    return { tokens: with_pieces ? tokens : ids, count: ids.length, max_model_len: contextLength };
   } finally {
     free();
   }

@@ -3,7 +3,8 @@
  *   node web/site/page-files.mjs FOLDER [MODEL...]   copies the page to FOLDER, and models to FOLDER/models
  */
 import { createHash } from 'node:crypto';
-import { copyFileSync, mkdirSync, readFileSync, readdirSync, realpathSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, realpathSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -28,12 +29,16 @@ function pageFiles() {
 }
 
 /** The text of the service worker with the list of files that it keeps.  When a file changes, so does the text.
- * @returns {string} */
-export function serviceWorker() {
-  const files = Object.fromEntries(pageFiles().map(path =>
-    [path, `sha256-${createHash('sha256').update(readFileSync(join(web, path))).digest('base64')}`]));
+ * @returns {Promise<string>} */
+export async function serviceWorker() {
+  /** @type {Record<string, string>} */
+  const files = {};
+  for (const path of pageFiles()) {   // one after the other, so that the event loop turns
+    const bytes = await readFile(join(web, path));
+    files[path] = `sha256-${createHash('sha256').update(bytes).digest('base64')}`;
+  }
   const version = createHash('sha256').update(JSON.stringify(files)).digest('hex').slice(0, 16);
-  return `self.SHELL = ${JSON.stringify({ version, files })};\n${readFileSync(join(web, 'sw.js'), 'utf8')}`;
+  return `self.SHELL = ${JSON.stringify({ version, files })};\n${await readFile(join(web, 'sw.js'), 'utf8')}`;
 }
 
 if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.argv[1])) {
@@ -47,7 +52,7 @@ if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.a
   for (const path of [...pageFiles(), ...licences]) copy(join(web, path), join(folder, 'web', path));
   copy(join(web, '../LICENSE'), join(folder, 'LICENSE'));
   for (const model of models) copy(model, join(folder, 'models', basename(model)));
-  writeFileSync(join(folder, 'web/sw.js'), serviceWorker());
+  writeFileSync(join(folder, 'web/sw.js'), await serviceWorker());
   writeFileSync(join(folder, 'index.html'), '<!doctype html>\n<meta charset="utf-8">\n<title>plumb chat</title>\n'
     + '<meta http-equiv="refresh" content="0; url=web/chat/">\n<a href="web/chat/">plumb chat</a>\n');
 }

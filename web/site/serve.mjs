@@ -98,7 +98,7 @@ async function answer(request, response, site) {
 
   const { file, size, mtimeMs } = found;
   if (await realpath(file) === SERVICE_WORKER) {
-    const text = serviceWorker();
+    const text = await serviceWorker();
     response.writeHead(200, {
       ...site.headers, 'Content-Type': TYPES['.js'], 'Content-Length': Buffer.byteLength(text),
     });
