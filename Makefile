@@ -72,7 +72,7 @@ endef
 
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 MODEL ?= smollm2-135m-instruct-q4_1
-# The models that the chat page offers (web/chat/models/offered.js).
+# The models that `make site` puts beside the page, and `make truth` reads.
 OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
@@ -87,20 +87,22 @@ help-all: help #: Prints both lists.
 	@echo
 	@$(call list_targets,#:)
 
+# $(call quietly,WHAT,TARGETS): builds the targets without a line for each file.
+quietly = node tools/quietly.mjs '$1' $(MAKE) -s -j$$(nproc) $2
+
 # $(value PROMPT): make does not expand a "$5" in the prompt.  A base model, whose name does not contain "instruct",
 # continues the prompt.
 run: ## Sets up what is missing, builds, fetches the default model or MODEL=... and answers PROMPT="..." in Node.
 	@tools/setup.sh run
 	@python3 models/fetch.py $(MODEL)
-	@$(MAKE) -s -j$$(nproc) wasm
+	@$(call quietly,the engine,wasm)
 	@node web/cli/main.mjs run "$$(python3 models/fetch.py --path $(MODEL))" $(if $(findstring instruct,$(MODEL)),,--raw) \
 	    -p '$(subst ','\'',$(value PROMPT))'
 	@echo 'Go on: node web/cli/main.mjs chat MODEL, or in a browser: make serve' >&2
 
-serve: ## Sets up what is missing, builds and serves the chat page on this machine; PORT=8080.
+serve: ## Sets up what is missing, builds, and serves the chat page, which fetches models when asked; PORT=8080.
 	@tools/setup.sh serve
-	@python3 models/fetch.py $(OFFERED)
-	@$(MAKE) -s -j$$(nproc) wasm
+	@$(call quietly,the engine,wasm)
 	@node web/site/serve.mjs
 
 test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium" runs those of these hosts.
@@ -261,7 +263,7 @@ truth: #: Every tap against llama.cpp by layer, on both real models and 2 GB of 
 .PHONY: build native wasm wasi site test-programs check-programs
 build: ## Sets up what is missing, and builds all that ships.
 	@tools/setup.sh run
-	@$(MAKE) -s -j$$(nproc) native wasm wasi
+	@$(call quietly,everything,native wasm wasi)
 
 # The vector kernels also run natively with SSE4.1, which every x86-64 of the last fifteen years has
 # (kernels/simd128.h).
@@ -390,7 +392,7 @@ $(patsubst %,$(emcc_dist)/plumb-%.wasm,grammar template trace): $(emcc_dist)/plu
 site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
 	@tools/setup.sh serve
 	@python3 models/fetch.py $(OFFERED)
-	@$(MAKE) -s -j$$(nproc) wasm
+	@$(call quietly,the engine,wasm)
 	@rm -rf build/site
 	@node web/site/page-files.mjs build/site $$(python3 models/fetch.py --path $(OFFERED))
 	@echo "  build/site"

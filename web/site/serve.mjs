@@ -6,7 +6,8 @@
  *   node web/site/serve.mjs [--name NAME]...
  *
  * serves the chat page, which is its own files and the models in models/, on PORT (default: 8080, or the next free
- * one).  NAME is another host name that requests may use, such as that of a proxy in front. */
+ * one).  It fetches models that are not there yet when the page asks for them (model-fetches.mjs).  NAME is another
+ * host name that requests may use, such as that of a proxy in front. */
 import { createReadStream } from 'node:fs';
 import { realpath, stat } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -15,6 +16,7 @@ import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { isLocalName } from '../node/local-names.js';
+import { ABSENT, ModelFetches } from './model-fetches.mjs';
 import { isPageFile, serviceWorker } from './page-files.mjs';
 
 /** @type {Record<string, string>} */
@@ -41,16 +43,17 @@ const SERVICE_WORKER = fileURLToPath(new URL('../sw.js', import.meta.url));
  * @property {Record<string, string>} [headers]  sent with every answer; default: those that isolate a page
  * @property {string[]} [names]  host names that requests may use, besides this machine's loopback names
  * @property {(path: string) => boolean} [serves]  whether a path such as web/index.js is served; default: all are
- * @property {string[]} [linked]  folders outside of root to which links may lead */
+ * @property {string[]} [linked]  folders outside of root to which links may lead
+ * @property {ModelFetches} [fetches]  models that are fetched when a page asks for them */
 
 /** A function that answers requests for files. @param {SiteOptions} options
  * @returns {Promise<import('node:http').RequestListener>} */
 export async function createSite({
-  root, base = '', home, headers = HEADERS, names = [], serves = () => true, linked = [],
+  root, base = '', home, headers = HEADERS, names = [], serves = () => true, linked = [], fetches,
 }) {
   const allowedFolders = await Promise.all([root, ...linked].map(async folder =>
     (await realpath(folder)).replace(/\/?$/, sep)));
-  const site = { root, base, home, headers, names, serves, allowedFolders };
+  const site = { root, base, home, headers, names, serves, allowedFolders, fetches };
   return (request, response) => void answer(request, response, site).catch(() => response.destroy());
 }
 
@@ -75,8 +78,8 @@ export async function serve({ port = 0, host = '127.0.0.1', names = [], ...site 
 }
 
 /** @typedef {{root: string, base: string, home?: string, headers: Record<string, string>, names: string[],
- *   allowedFolders: string[], serves: (path: string) => boolean}} Site  allowedFolders: the real paths of the folders
- *   whose files are served */
+ *   allowedFolders: string[], serves: (path: string) => boolean, fetches?: ModelFetches}} Site  allowedFolders: the
+ *   real paths of the folders whose files are served */
 
 /** @param {import('node:http').IncomingMessage} request @param {import('node:http').ServerResponse} response
  * @param {Site} site */
@@ -87,13 +90,15 @@ async function answer(request, response, site) {
     response.end(`${status}\n`);
   };
   if (!isLocalName(request.headers.host, site.names)) return respond(421);
-  if (request.method !== 'GET' && request.method !== 'HEAD') return respond(405, { Allow: 'GET, HEAD' });
   const path = pathOf(request.url ?? '/');
   if (path === undefined) return respond(400);
+  const isFetched = site.fetches?.has(path);
+  if (request.method === 'POST' && isFetched) return site.fetches?.answer(request, response, path, site.headers);
+  if (request.method !== 'GET' && request.method !== 'HEAD') return respond(405, { Allow: 'GET, HEAD' });
   const query = /\?[^#]*/.exec(request.url ?? '')?.[0] ?? '';
   if (path === '/' && site.home) return respond(302, { Location: site.base + site.home + query });
   const found = await find(site, path);
-  if (!found) return respond(404);
+  if (!found) return respond(404, isFetched ? ABSENT : {});
   if (found.folder) return respond(301, { Location: site.base + encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
 
   const { file, size, mtimeMs } = found;
@@ -172,8 +177,10 @@ if (process.argv[1] && fileURLToPath(import.meta.url) === await realpath(process
   const firstPort = Number(process.env.PORT || 8080);
   for (let port = firstPort; ; port++) {
     try {
-      const { url } = await serve({ root, port, home: '/web/chat/', names, serves });
-      console.log(`plumb chat: ${url}   (Ctrl-C stops it)`);
+      const fetches = new ModelFetches(root);
+      const { url } = await serve({ root, port, home: '/web/chat/', names, serves, fetches });
+      console.log(`plumb chat: ${url}   (Ctrl-C stops it)\n`
+        + 'SmolLM2 135M (98 MB) answers in the first second; for real answers choose Qwen2.5-Coder 0.5B (491 MB).');
       break;
     } catch (error) {
       const busy = error instanceof Error && 'code' in error && error.code === 'EADDRINUSE';

@@ -1,5 +1,5 @@
 /* Loads models, and shows the progress or the reason of a failure in a strip above the message box. */
-import { Plumb } from '../../index.js';
+import { Plumb, PlumbError } from '../../index.js';
 import { dotted, duration, element, megabytes } from '../dom.js';
 import { explain } from '../explain.js';
 import { prepare } from './offered.js';
@@ -46,7 +46,7 @@ export class Loader {
     const isReplaced = () => this.#running !== controller;
     if (isReplaced()) return;
     try {
-      const loaded = await Plumb.load(source, { ...this.#options(), persist: true, reserve: false, signal,
+      const loaded = await this.#open(source, { ...this.#options(), persist: true, reserve: false, signal,
         shared: typeof source === 'string' || source instanceof URL,
         onProgress: progress => isReplaced() || this.#showProgress(progress) });
       const kind = await prepare(loaded);
@@ -60,6 +60,28 @@ export class Loader {
       this.#running = undefined;
       this.fail(source, explain(error));
     }
+  }
+
+  /** Loads a model.  If this server has not got it yet, but fetches models, it fetches it first.
+   * @param {Source} source @param {import('../../api/plumb.js').LoadOptions & {signal: AbortSignal}} options */
+  async #open(source, options) {
+    try {
+      return await Plumb.load(source, options);
+    } catch (error) {
+      if (!(error instanceof PlumbError) || error.details.status !== 404 || typeof source !== 'string') throw error;
+      const { fetchAtServer } = await import('./server-models.js');
+      const { signal } = options, onProgress = (/** @type {Parameters<Loader['showServer']>[0]} */ progress) =>
+        signal.aborted || this.showServer(progress);
+      if (!await fetchAtServer(source, { signal, onProgress })) throw error;
+      return Plumb.load(source, options);
+    }
+  }
+
+  /** Shows how much of the model this server has fetched. @param {{bytes: number, total?: number}} progress */
+  showServer({ bytes, total }) {
+    if (total) this.#bar.value = bytes / total;
+    this.#text.textContent = `The server of this page fetches the model: ${megabytes(bytes)}`
+      + `${total ? ` of ${megabytes(total)}` : ''} MB`;
   }
 
   /** Shows why there is no model, and offers to load this one.

@@ -44,7 +44,7 @@ function addDialog(another) {
 /** @typedef {object} Page
  * @property {import('./loading.js').Loader} loader
  * @property {() => import('../../api/plumb.js').LoadOptions} options
- * @property {{url: string, name: string, about: string}[]} offered  the first one is the default
+ * @property {typeof import('./offered.js').OFFERED} offered  the first one is the default
  * @property {string} [key]  of the last chosen model in local storage
  * @property {string} [another]  the heading of the section that opens models which are not offered */
 
@@ -80,7 +80,7 @@ export class ModelsDialog {
     });
     element('offered', 'ul').replaceChildren(...this.#page.offered.map(({ url, name, about }) => make('li', {},
       make('button', { type: 'button', className: 'title', onclick: () => this.#load(url) }, name,
-        make('span', { className: 'figures' }, about)))));
+        make('span', { className: 'figures' }, about), make('span', { className: 'figures', role: 'status' })))));
     element('open', 'button').addEventListener('click', () => file.click());
     file.addEventListener('change', () => {
       const files = [...file.files ?? []];
@@ -92,6 +92,7 @@ export class ModelsDialog {
 
   #open() {
     this.#plan.replaceChildren();
+    void this.#showPlaces();
     void this.#showFacts();
     void this.#showStored();
     if (!this.#dialog.open) this.#dialog.showModal();
@@ -200,6 +201,20 @@ export class ModelsDialog {
         }));
     }));
     if (kept.length === 0) list.append(make('li', { className: 'figures' }, 'Nothing yet.'));
+  }
+
+  /** Says of each offered model whether it must still be fetched.  A host of the page may lack one; then it comes from
+   * the hub, after a question. */
+  async #showPlaces() {
+    const { whereIs } = await import('./server-models.js');
+    for (const [i, { url, hub }] of this.#page.offered.entries()) {
+      const button = element('offered', 'ul').querySelectorAll('button')[i], note = button.lastElementChild;
+      const where = await isStored(url) ? 'here' : await whereIs(url);
+      if (note) note.textContent = where === 'fetched' ? 'Not here yet: the server of this page fetches it.'
+        : where === 'nowhere' ? `This server does not have it.${hub ? ' It is on the hub.' : ''}` : '';
+      button.disabled = where === 'nowhere' && !hub;
+      button.onclick = () => where === 'nowhere' && hub ? void this.#showPlan(hub) : this.#load(url);
+    }
   }
 
   /** @param {File[]} files */
