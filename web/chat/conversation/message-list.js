@@ -19,8 +19,12 @@ export class MessageList {
   messages = [];
   /** Index of the first message that is shown; those before it are added later. */
   #first = 0;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  /** Index of the first message after those that are shown; those from it on are added later. */
+  #next = 0;
+  /** When earlier and later messages are added. @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #later;
 
   /** @param {import('./message-entry.js').Actions} actions */
   constructor(actions) {
@@ -32,9 +36,10 @@ export class MessageList {
   /** @param {Message[]} all  add and begin refer to messages of this array */
   show(all) {
     clearTimeout(this.#timer);
+    clearTimeout(this.#later);
     this.#list.replaceChildren();
     this.messages = all;
-    this.#first = all.length;
+    this.#first = this.#next = all.length;
     this.#showEarlier();
   }
 
@@ -53,6 +58,32 @@ export class MessageList {
     this.#timer = this.#first > 0 ? setTimeout(() => this.#showEarlier()) : undefined;
   }
 
+  /** Shows the messages from index on again, after they have changed; those that take too long are added in later
+   * tasks.  The focus stays at the versions of the first one. @param {number} index */
+  showFrom(index) {
+    const buttons = () =>
+      [...this.#list.children[index - this.#first]?.querySelectorAll('.versions button') ?? []];
+    const at = buttons().findIndex(one => one === document.activeElement);
+    this.cut(index);
+    this.#showLater();
+    if (at < 0) return;
+    const [first, last] = /** @type {HTMLButtonElement[]} */ (buttons());
+    const [wanted, other] = at === 0 ? [first, last] : [last, first];
+    (wanted.disabled ? other : wanted).focus();
+    announce(wanted.parentElement?.getAttribute('aria-label') ?? '');
+  }
+
+  /** Shows the messages before an index that are missing at the end, the first of them at once.
+   * @param {number} [before] @param {number} [end]  the time after which it goes on in another task */
+  #showLater(before = this.messages.length, end = performance.now() + SLICE) {
+    clearTimeout(this.#later);
+    const from = this.#next;
+    while (this.#next < before && (this.#next === from || performance.now() < end)) {
+      this.#list.append(entry(this, this.messages[this.#next], this.#next++).item);
+    }
+    this.#later = this.#next < before ? setTimeout(() => this.#showLater()) : undefined;
+  }
+
   /** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from the end.
    * @param {() => void} change */
   #follow(change) {
@@ -65,13 +96,17 @@ export class MessageList {
 
   /** @param {Message} message @param {number} index */
   add(message, index) {
+    this.#showLater(index, Infinity);
+    this.#next = index + 1;
     this.#list.append(entry(this, message, index).item);
     this.#toEnd();
   }
 
   /** Removes messages from index on. @param {number} index */
   cut(index) {
+    clearTimeout(this.#later);
     this.#first = Math.min(this.#first, index);
+    this.#next = Math.min(this.#next, index);
     while (this.#list.children.length > index - this.#first) this.#list.lastElementChild?.remove();
   }
 
@@ -85,6 +120,8 @@ export class MessageList {
    * reasoning to think, then end it.
    * @param {Message} message  the caller appends the pieces to its content and reasoning @param {number} index */
   begin(message, index) {
+    this.#showLater(index, Infinity);
+    this.#next = index + 1;
     const { item, text, shape } = entry(this, message, index), before = this.#list.children[index - this.#first];
     if (before) before.replaceWith(item);
     else this.#list.append(item);
