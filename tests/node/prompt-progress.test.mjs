@@ -35,5 +35,6 @@ for (const worker of [false, true]) {
 test('an onPromptProgress that is not a function is refused', async t => {
   const model = await Plumb.load(realPath, { threads: 1, worker: false, contextLength: 64 });
   t.after(() => model.close());
-  await fails(textOf(model.generate('x', { onPromptProgress: true })), 'PLUMB_ERROR_ARGUMENT', /onPromptProgress is true/);
+  await fails(textOf(model.generate('x', { onPromptProgress: true })), 'PLUMB_ERROR_ARGUMENT',
+    /onPromptProgress is true/);
 });

@@ -117,6 +117,7 @@ export class Answering {
     const messages = this.#messages, own = {
       ...sampling, logprobs: ALTERNATIVES, signal: this.#controller.signal,
       onToken: (/** @type {Token} */ token) => this.#seen.push(token),
+      onPromptProgress: (/** @type {import('../../index.js').PromptProgress} */ progress) => this.#view.read(progress),
     };
     if (open) {
       const { ids, trimmed } = await continuation(model, messages, open, sampling.maxTokens);

@@ -5,8 +5,9 @@ import { Markdown } from './markdown.js';
 import { placeOf } from './versions.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
- * @typedef {{actions: Actions, messages: Message[], startEdit: (index: number) => void}} MessageList  startEdit: opens
- *   the editor of a message that is shown */
+ * @typedef {{actions: Actions, messages: Message[], startEdit: (index: number) => void,
+ *   follow: (change: () => void) => void}} MessageList  startEdit: opens the editor of a message that is shown;
+ *   follow: makes a change, and keeps the end in view */
 /** @typedef {object} Actions
  * @property {(index: number, text: string) => Promise<string>} edit  replaces a message of the reader and all messages
  *   after it by a new version; returns the reason as a sentence if the new message cannot be sent
@@ -16,8 +17,9 @@ import { placeOf } from './versions.js';
  * @property {() => boolean} busy  whether an answer is running */
 
 /** @param {MessageList} list @param {Message} message @param {number} index
- * @param {HTMLElement} [shown]  its text, if it is already shown */
-export function entry(list, message, index, shown) {
+ * @param {{shown?: HTMLElement, isGrowing?: boolean}} [how]  shown: its text, if it is already shown; isGrowing: there
+ *   is more to come */
+export function entry(list, message, index, { shown, isGrowing = false } = {}) {
   const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
   item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
   if (message.role === 'user') {
@@ -25,8 +27,11 @@ export function entry(list, message, index, shown) {
     return { item, text, shape: undefined };
   }
   if (message.reasoning) text.before(reasoningOf(message.reasoning, 'Reasoning'));
-  const shape = message.json ? new JsonTree(text) : new Markdown(text);
-  if (!shown && message.content) shape.show(message.content);
+  const shape = message.json ? new JsonTree(text) : new Markdown(text, change => list.follow(change));
+  if (!shown && message.content) {
+    shape.show(message.content);
+    if (!isGrowing && shape instanceof Markdown) shape.end();
+  }
   if (!message.json) text.classList.add('markdown');
   fillAnswer(list, item, message, index);
   return { item, text, shape };

@@ -2,6 +2,7 @@
 import { announce, element, focusPrompt, make } from '../dom.js';
 import { Markdown, throttled } from './markdown.js';
 import { entry, reasoningOf } from './message-entry.js';
+import { Reading } from './reading.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message */
 
@@ -86,7 +87,7 @@ export class MessageList {
 
   /** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from the end.
    * @param {() => void} change */
-  #follow(change) {
+  follow(change) {
     const { scrollHeight, scrollTop, clientHeight } = this.#scroll;
     change();
     if (scrollHeight - scrollTop - clientHeight < NEAR) this.#toEnd();
@@ -116,32 +117,42 @@ export class MessageList {
     (this.#list.children[index - this.#first]?.querySelector('.tools [aria-label=Edit]'))?.click();
   }
 
-  /** Shows a growing answer, in the place of the one that it continues, if any.  Push its pieces, and those of its
-   * reasoning to think, then end it.
+  /** Shows a growing answer, in the place of the one that it continues, if any.  Give the progress of its prompt to
+   * read, push its pieces, and those of its reasoning to think, then end it.
    * @param {Message} message  the caller appends the pieces to its content and reasoning @param {number} index */
   begin(message, index) {
     this.#showLater(index, Infinity);
     this.#next = index + 1;
-    const { item, text, shape } = entry(this, message, index), before = this.#list.children[index - this.#first];
+    const { item, text, shape } = entry(this, message, index, { isGrowing: true });
+    const before = this.#list.children[index - this.#first];
     if (before) before.replaceWith(item);
     else this.#list.append(item);
     item.setAttribute('aria-busy', 'true');
-    const growing = throttled(all => this.#follow(() => shape?.show(all)), message.content);
+    const growing = throttled(all => this.follow(() => shape?.show(all)), message.content);
     this.#toEnd();
     /** @type {ReturnType<typeof reasoningOf> | undefined} */
     let details;
-    const thinking = throttled(all => this.#follow(() => {
+    const thinking = throttled(all => this.follow(() => {
       if (!details) text.before(details = reasoningOf('', message.content ? 'Reasoning' : 'Thinking'));
       details.lastElementChild?.replaceChildren(all);
     }), message.reasoning);
+    const reading = new Reading(text);
     return {
+      read: (/** @type {import('../../index.js').PromptProgress} */ progress) =>
+        this.follow(() => reading.show(progress)),
       push(/** @type {string} */ piece) {
+        reading.remove();
         details?.firstElementChild?.replaceChildren('Reasoning');
         growing.push(piece);
       },
-      think: thinking.push,
+      think(/** @type {string} */ piece) {
+        reading.remove();
+        thinking.push(piece);
+      },
       end: () => {
+        reading.remove();
         growing.flush();
+        if (shape instanceof Markdown) shape.end();
         if (message.reasoning) thinking.flush();
         const isOpen = details?.open ?? false;
         if (item.isConnected) this.#end(message, index, { item, text, isOpen });   // else another chat is shown now
@@ -152,10 +163,10 @@ export class MessageList {
   /** Shows a growing answer as complete. @param {Message} message @param {number} index
    * @param {{item: HTMLElement, text: HTMLElement, isOpen: boolean}} shown  isOpen: its reasoning */
   #end(message, index, { item, text, isOpen }) {
-    this.#follow(() => {
+    this.follow(() => {
       const focused = item.contains(document.activeElement);
       // The text's element stays the same, because the reader may have selected some of it.
-      const { item: complete } = entry(this, message, index, text);
+      const { item: complete } = entry(this, message, index, { shown: text });
       item.replaceWith(complete);
       complete.querySelector('.reasoning')?.toggleAttribute('open', isOpen);
       if (focused) focusPrompt();

@@ -2,7 +2,9 @@
  * that message on; the old one keeps the messages that followed it.  A conversation's `messages` are the versions that
  * are shown, and the first message of a version holds the others, each with all messages that follow it. */
 
-/** @typedef {import('./conversation-store.js').Message} Message */
+/** What is known here of a message.
+ * @typedef {{role: 'user' | 'assistant', content: string, reasoning?: string, figures?: string, versions?: Versions}}
+ *   Message */
 /** The other versions from a message on, the oldest first.
  * @typedef {object} Versions
  * @property {Message[][]} before  those older than the one that is shown
