@@ -328,7 +328,8 @@ variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_r
 # Without a bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
 vendored := $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
-    $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs
+    $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs \
+    $(vendor)/katex/katex.min.js $(vendor)/highlight/core.min.js
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
 $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
@@ -337,6 +338,7 @@ $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
 	@echo "  $$@"
 	$$Qcp $$(addprefix web/node_modules/$2/,$$(addprefix $3/,$4)) $$(@D)
 	$$Qcp $(or $5,web/node_modules/$2/LICENSE) $$(@D)/LICENSE
+	$$Q$$(vendor_more)
 	$$Qtouch $$@
 endef
 $(eval $(call vendor_rule,noble-hashes/sha2.js,@noble/hashes,.,sha2.js _md.js _u64.js utils.js \
@@ -350,6 +352,13 @@ $(eval $(call vendor_rule,markdown-it/markdown-it.esm.min.mjs,markdown-it,dist/b
 $(vendor)/markdown-it/markdown-it.esm.min.d.mts: $(vendor)/markdown-it/markdown-it.esm.min.mjs
 	$Qcp web/node_modules/markdown-it/dist/markdown-it.d.mts $@
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
+$(eval $(call vendor_rule,katex/katex.min.js,katex,dist,katex.min.js))
+$(eval $(call vendor_rule,highlight/core.min.js,@highlightjs/cdn-assets,es,core.min.js))
+# The languages that the page highlights are in a folder of their own.
+$(vendor)/highlight/core.min.js: web/chat/typeset/languages.js
+$(vendor)/highlight/core.min.js: vendor_more = mkdir -p $(@D)/languages && for language in $$(node -e \
+    "import('./web/chat/typeset/languages.js').then(({ languages }) => console.log(languages.join(' ')))"); do \
+    cp web/node_modules/@highlightjs/cdn-assets/es/languages/$$language.min.js $(@D)/languages || exit; done
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) #: Builds web/dist: the modules for browsers and Node, and libraries.
 	@rm -rf $(filter-out $(patsubst %/,%,$(dir $(vendored))),$(wildcard $(vendor)/*))  # of earlier versions

@@ -63,6 +63,7 @@ export const Plumb = library;
  * @typedef {import('./answers/messages.js').Role} Role
  * @typedef {import('./base/errors.js').ErrorCode} ErrorCode
  * @typedef {import('./api/plumb.js').Library} Plumb
+ * @typedef {import('./engine/generation.js').PromptProgress} PromptProgress
  * @typedef {import('./engine/generation.js').Stats} Stats
  * @typedef {import('./command/command.js').CommandOptions} CommandOptions
  * @typedef {import('./command/command.js').CommandResult} CommandResult

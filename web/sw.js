@@ -7,11 +7,15 @@
  * same origin has its own caches.  It does not touch requests for anything else, such as models.  To its responses it
  * adds the headers that make a page cross-origin isolated.
  *
- * site/page-files.mjs puts SHELL, {version, files: {path: integrity}}, in front of this text; paths are relative to the
- * folder of this file.  That folder is the root of the package: a browser asks a service worker for the scripts of
- * workers only if they are in its folder or below, and the page's workers are in browser/. */
+ * site/page-files.mjs puts SHELL, {version, files: {path: integrity}, later: paths}, in front of this text; paths are
+ * relative to the folder of this file, and those in `later` are kept when the page first asks for them.  That folder is
+ * the root of the package: a browser asks a service worker for the scripts of workers only if they are in its folder or
+ * below, and the page's workers are in browser/ and chat/. */
 const worker = /** @type {any} */ (self);
-const { version, files } = /** @type {{version: string, files: Record<string, string>}} */ (worker.SHELL);
+const { version, files, later } =
+  /** @type {{version: string, files: Record<string, string>, later: string[]}} */ (worker.SHELL);
+/** The paths of the files that are kept from the start. */
+const first = Object.keys(files).filter(path => !later.includes(path));
 const FOLDER = new URL('.', location.href).href;
 const PREFIX = `plumb-page-${FOLDER}#`;
 const CACHE = PREFIX + version;
@@ -27,7 +31,7 @@ worker.addEventListener('install', (/** @type {any} */ event) => event.waitUntil
 
 async function keep() {
   const cache = await caches.open(CACHE);
-  await cache.addAll(Object.keys(files).map(requestOf));
+  await cache.addAll(first.map(requestOf));
 }
 
 /** A request that fails if the server has another version of the file. @param {string} path */
@@ -63,13 +67,18 @@ async function open(path, request) {
 
 async function isWhole() {
   const names = await caches.open(CACHE).then(cache => cache.keys()).catch(() => []);
-  return names.length === Object.keys(files).length;
+  const kept = new Set(names.map((/** @type {Request} */ { url }) => url.slice(FOLDER.length)));
+  return first.every(path => kept.has(path));
 }
 
 /** @param {string} path */
 async function file(path) {
-  const kept = caches.open(CACHE).then(cache => cache.match(FOLDER + path, { ignoreVary: true }));
-  return isolated(await kept.catch(() => undefined) ?? await fetch(requestOf(path)));
+  const cache = await caches.open(CACHE).catch(() => undefined);
+  const kept = await cache?.match(FOLDER + path, { ignoreVary: true }).catch(() => undefined);
+  if (kept) return isolated(kept);
+  const response = await fetch(requestOf(path));
+  if (response.ok && later.includes(path)) await cache?.put(FOLDER + path, response.clone()).catch(() => {});
+  return isolated(response);
 }
 
 /** @param {Response} response */

@@ -46,19 +46,11 @@ test('a message is edited in place, and the conversation continues from there', 
   const field = page.getByRole('textbox', { name: 'Edit your message' });
   assert.equal(await field.inputValue(), 'Name a colour.');
   await field.press('Escape');
-  const before = await messages();
-  assert.equal(before.length, 4);
-  const change = async () => {
-    await tools.getByRole('button', { name: 'Edit' }).click();
-    await field.fill('Name a river.');
-    await field.press('Enter');
-    await page.waitForFunction(() => document.querySelectorAll('#log > li').length === 2);
-  };
-  await change();
-  await page.locator('#toast').getByRole('button', { name: 'Undo' }).last().click();
-  await state(page, 'ready');
-  assert.deepEqual(await messages(), before, 'what was replaced is back');
-  await change();
+  assert.equal((await messages()).length, 4);
+  await tools.getByRole('button', { name: 'Edit' }).click();
+  await field.fill('Name a river.');
+  await field.press('Enter');
+  await page.waitForFunction(() => document.querySelectorAll('#log > li').length === 2);
   await state(page, 'ready');
   const [[, question], [who, text]] = await messages();
   assert.deepEqual([question, who], ['Name a river.', 'assistant']);
@@ -263,7 +255,7 @@ test('an export as JSON can be imported again; an export as Markdown is readable
   const [one] = await Promise.all([page.waitForEvent('download'), page.click('#export-markdown')]);
   assert.equal(one.suggestedFilename(), 'Name a river copy.md');
   const markdown = readFileSync(await saved(one), 'utf8');
-  assert.match(markdown, /^# Name a river\. \(copy\)\n\n## You\n\nName a river\.\n\n## Model\n\n/);
+  assert.match(markdown, /^# Name a river\. \(copy\)\n\n## You \(version 2 of 2\)\n\nName a river\.\n\n## Model\n\n/);
   const before = await messages(), { conversations } = JSON.parse(json);
   assert.ok(conversations.length >= 2);
   const other = await open(where, `?model=${TINY}`);
@@ -501,24 +493,6 @@ test('changing a setting does not load a model that only the link requested, not
   await page.waitForSelector('#settings', { state: 'hidden' });
   await page.evaluate(() => new Promise(resolve => setTimeout(resolve)));   // after the dialog's event
   assert.equal(await page.getAttribute('body', 'data-state'), 'failed');
-  await page.close();
-});
-
-test('a replaced answer cannot be restored after the next question or in another conversation', async () => {
-  const page = await open(where, `?model=${FAILING}`);
-  const line = page.getByText('The answers from this point on were replaced');
-  await state(page, 'ready');
-  await two(page);
-  const regenerate = () => page.getByRole('button', { name: 'Regenerate' }).first().click();
-  await regenerate();
-  await line.waitFor();
-  await item(page, 'Two').locator('.title').click();
-  assert.equal(await line.count(), 0);
-  await regenerate();
-  await line.waitFor();
-  await page.fill('#prompt', 'And then?');
-  await page.keyboard.press('Enter');
-  assert.equal(await line.count(), 0);
   await page.close();
 });
 

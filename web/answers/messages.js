@@ -38,6 +38,8 @@
  *   default 0
  * @property {(token: import('../engine/engine.js').GeneratedToken) => void} [onToken]  receives each token with its
  *   log-probability before its text is yielded, including the token that ends the turn
+ * @property {(progress: import('../engine/generation.js').PromptProgress) => void} [onPromptProgress]  is called while
+ *   the prompt is computed, after each batch of its tokens
  * @property {boolean} [parseSpecial]  for a string prompt: turn the text of special tokens into those tokens (default
  *   true)
  * @property {TemplateOptions} [template]  for a chat prompt

@@ -133,7 +133,7 @@ export class Session {
    * @returns {AsyncGenerator<string, Stats, void>} */
   async *#generate(prompt, options) {
     known.checkOptions('generate', options, known.GENERATE);
-    const { signal, parseSpecial, template, onToken, reasoningBudget, ...rest } =
+    const { signal, parseSpecial, template, onToken, onPromptProgress, reasoningBudget, ...rest } =
       await withGrammar('generate', this, options);
     const prepared = await this.#owner[PROMPT](prompt, parseSpecial ?? true, template ?? {}), { isChat } = prepared;
     let { ids } = prepared;
@@ -156,10 +156,12 @@ export class Session {
     const pieces = [];
     let wake = () => {};
     let ended = false;
-    const result = this.#call('generate', { ids, options: { ...rest, budget }, emitTokens: onToken !== undefined }, {
+    const emits = { emitTokens: onToken !== undefined, emitPrompt: onPromptProgress !== undefined };
+    const result = this.#call('generate', { ids, options: { ...rest, budget }, ...emits }, {
       signal: abort.signal,
       onEvent: (event, data) => {
         if (event === 'token') return onToken?.(data);
+        if (event === 'prompt') return onPromptProgress?.(data);
         pieces.push(data);
         wake();
       },

@@ -196,9 +196,9 @@ const parameters = (key, rangeOf) => Object.fromEntries(PARAMETERS.map(one => {
 }));
 export const SAMPLING = { ...parameters('name', ({ low, high }) => [low, high]), logitBias, seed };
 export const GENERATE = {
-  ...SAMPLING, maxTokens: count, sinks: count, stop, signal, logprobs, onToken: callback, parseSpecial: boolean,
-  template, reasoningBudget: maximum, special: texts, grammar: string, regex: text, schema, json: oneOf(true),
-  schemaOptions, triggers: texts,
+  ...SAMPLING, maxTokens: count, sinks: count, stop, signal, logprobs, onToken: callback, onPromptProgress: callback,
+  parseSpecial: boolean, template, reasoningBudget: maximum, special: texts, grammar: string, regex: text, schema,
+  json: oneOf(true), schemaOptions, triggers: texts,
 };
 /** The options of schemaOptions. */
 const SCHEMA_OPTIONS = {

@@ -15,6 +15,7 @@ import { OFFERED } from './models/offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createPanel } from './panels.js';
 import { SavedStates } from './conversation/saved-states.js';
+import { setAside, turn } from './conversation/versions.js';
 import { Settings } from './settings.js';
 import { createSettingsDialog } from './settings-dialog.js';
 
@@ -34,11 +35,11 @@ const state = {
   model: 'loading',
   /** Whether the last message waits for a model. */
   waiting: false,
+  /** Index of an answer that is given again once there is a model. @type {number | undefined} */
+  again: undefined,
   /** Whether the draft is short enough. */
   fits: true,
   conversation: newConversation(),
-  /** Removes the offer to undo the last replacement. */
-  dismissUndo() {},
   /** Removes the line that says that another tab has changed the conversation. */
   dismissOtherTab() {},
   /** Whether that line was shown for this conversation. */
@@ -87,7 +88,7 @@ createPanel('inspect', 'open-inspect', open => {
 const loading = isolate().catch(() => {}).then(() => models.start());
 // The Markdown library takes 20 ms to start, and the page takes longer.  The model loads meanwhile.
 const { MessageList } = await import('./conversation/message-list.js');
-const list = new MessageList({ edit, regenerate, continueAnswer, busy });
+const list = new MessageList({ edit, regenerate, turn: turnTo, continueAnswer, busy });
 const store = await openStore({
   removed: id => states.remove(id),
   saving(saved) {
@@ -192,10 +193,10 @@ function system() {
 /** @param {import('./conversation/conversation-store.js').Conversation} [chosen]  undefined: a new one */
 function choose(chosen) {
   stop();
-  state.dismissUndo();
   state.dismissOtherTab();
   state.otherTabShown = false;
   state.conversation = chosen ?? newConversation();
+  state.again = undefined;
   // It was left before there was a model to answer it.
   state.waiting = state.conversation.messages.at(-1)?.role === 'user';
   remember('chat', chosen?.id);
@@ -217,14 +218,13 @@ async function send() {
     if (state.running || state.waiting || hasChanged) return;
   }
   page.prompt.value = '';
-  state.dismissUndo();   // undoing would remove this question, too
   ask(text);
 }
 
-/** @param {string} text */
-function ask(text) {
+/** @param {string} text @param {import('./conversation/versions.js').Versions} [versions]  of the message */
+function ask(text, versions) {
   const { id, messages } = state.conversation;
-  messages.push({ role: 'user', content: text });
+  messages.push({ role: 'user', content: text, ...versions && { versions } });
   list.add(messages[messages.length - 1], messages.length - 1);
   remember('chat', id);
   saveConversation();
@@ -238,8 +238,7 @@ async function edit(index, text) {
   const chat = state.conversation;
   const problem = meter.isShort(text) || state.running ? '' : await meter.problemOf(text).catch(() => '');
   if (problem || state.running || chat !== state.conversation) return problem;
-  cut(index);
-  ask(text);
+  ask(text, replace(index));
   return '';
 }
 
@@ -255,24 +254,31 @@ function continueAnswer(index) {
 /** @param {number} index */
 function regenerate(index) {
   if (state.running) return;
-  cut(index);
+  state.again = index;
   focusPrompt();
   void answer();
 }
 
-/** @param {number} index  of the first message that is forgotten */
-function cut(index) {
-  state.waiting = false;
-  const chat = state.conversation, before = [...chat.messages];
-  chat.messages.length = index;
+/** Takes the messages from index on out of view.  Returns the versions of the message that replaces them.
+ * @param {number} index */
+function replace(index) {
+  state.again = undefined;
   list.cut(index);
-  if (before.at(-1)?.problem && index === before.length - 1) return;   // there is nothing worth restoring
-  state.dismissUndo = toast('The answers from this point on were replaced', 'Undo', () => {
-    stop();
-    chat.messages = before;
-    void store.put(chat);
-    choose(chat);
-  });
+  return setAside(state.conversation.messages, index);
+}
+
+/** Shows another version of the messages from index on. @param {number} index @param {-1 | 1} step */
+function turnTo(index, step) {
+  const chat = state.conversation;
+  if (state.running) return;
+  [state.waiting, state.again] = [false, undefined];
+  turn(chat.messages, index, step);
+  list.showFrom(index);
+  void store.put(chat);
+  chats.show();
+  show();
+  updateInspector();
+  void meter.measure();
 }
 
 function saveConversation() {
@@ -294,8 +300,9 @@ async function answer(open) {
   state.waiting = !model && !open;
   show();
   if (!model) return;
-  const { conversation: chat } = state, answering = state.running = new Answering({
-    model, chat, open, settings, prompt, tokens, list, states, save: () => save(chat),
+  const { conversation: chat, again } = state, versions = again === undefined ? undefined : replace(again);
+  const answering = state.running = new Answering({
+    model, chat, open, versions, settings, prompt, tokens, list, states, save: () => save(chat),
     status: text => { if (state.running === answering) page.status.textContent = text; },
   });
   show();

@@ -12,6 +12,7 @@ import { PlumbError } from '../base/errors.js';
  * @property {number} at  how many of them were fed
  * @property {boolean} isPrompt  no text waits for them, however few they are
  * @property {() => boolean} isStopped
+ * @property {(fed: number) => void} [onFed]  is called after each batch
  * @property {(fed: number) => void} resolve
  * @property {(error: unknown) => void} reject */
 
@@ -35,11 +36,11 @@ export class Feeder {
 
   /** Feeds ids to a session, in batches.  Returns how many were fed, which is fewer than all if isStopped ended it.
    * @param {Session} session @param {Int32Array} ids @param {() => boolean} isStopped
-   * @param {boolean} [isPrompt]  as in Waiting @returns {Promise<number>} */
-  feed(session, ids, isStopped, isPrompt = false) {
+   * @param {{isPrompt?: boolean, onFed?: Waiting['onFed']}} [how]  as in Waiting @returns {Promise<number>} */
+  feed(session, ids, isStopped, { isPrompt = false, onFed } = {}) {
     if (ids.length === 0) return Promise.resolve(0);
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ session, ids, at: 0, isPrompt, isStopped, resolve, reject });
+      this.#waiting.push({ session, ids, at: 0, isPrompt, isStopped, onFed, resolve, reject });
       if (!this.#isRunning) this.#run();
     });
   }
@@ -96,6 +97,7 @@ export class Feeder {
       ({ session, ids: ids.subarray(at, at + n), wantsLogits: at + n === ids.length })));
     for (const [i, { one }] of next.entries()) {
       one.at += done[i];
+      if (done[i] > 0) one.onFed?.(one.at);
       if (done[i] > 0) this.#end(one, () => one.at === one.ids.length ? one.resolve(one.at) : this.#waiting.push(one));
     }
     if (!failed || failed.error.code === 'PLUMB_ERROR_MEMORY' && this.#makeRoom()) return;

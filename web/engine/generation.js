@@ -23,11 +23,17 @@ import { StopFilter } from './stop.js';
  * @property {number} [droppedTokens]  with sinks: how many tokens the session has dropped since it was empty
  * @property {number | bigint} seed
  * @property {string[]} [warnings]  what is not kept of a schema with strict: false, each with its JSON pointer */
+/** @typedef {object} PromptProgress
+ * @property {number} promptTokens
+ * @property {number} reusedTokens  those of promptTokens that need not be computed, as in Stats
+ * @property {number} computedTokens  how many were computed; at the end promptTokens - reusedTokens
+ * @property {number} rate  computed tokens per second so far; 0 at the start */
 /** @typedef {{maxTokens?: number, sinks?: number, stop?: string | string[], logprobs?: number, special?: string[],
  *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling
  *   & {grammar?: import('./engine.js').Grammar}} GenerateOptions
  * @typedef {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
- *   aborted: () => boolean, feed: (ids: Int32Array) => Promise<number>, withRoom: <T>(use: () => T) => T}} Run
+ *   onPrompt?: (progress: PromptProgress) => void, aborted: () => boolean,
+ *   feed: (ids: Int32Array, onFed?: (fed: number) => void) => Promise<number>, withRoom: <T>(use: () => T) => T}} Run
  *   withRoom: calls use again if other sessions can leave the memory that it has not found */
 
 /** As the text of control tokens is turned into them. */
@@ -116,7 +122,8 @@ class Generation {
         const common = Math.min(session.common(ids), ids.length - 1);
         this.#reused = options.sinks ? session.reuse(ids) : session.reuseAny(ids);
         if (!options.sinks) this.#recomputed = Math.max(common - this.#reused, 0);
-        this.#computed = await run.feed(ids.subarray(this.#reused));
+        this.#tellProgress(0);
+        this.#computed = await run.feed(ids.subarray(this.#reused), fed => this.#tellProgress(fed));
         if (this.#computed < ids.length - this.#reused) this.#reason = 'abort';
       }
     }
@@ -124,6 +131,13 @@ class Generation {
     ids.forEach(sampler.accept);
     session.beginText();
     this.#force();
+  }
+
+  /** @param {number} computedTokens */
+  #tellProgress(computedTokens) {
+    const seconds = (performance.now() - this.#start) / 1000;
+    this.run.onPrompt?.({ promptTokens: this.ids.length, reusedTokens: this.#reused, computedTokens,
+      rate: computedTokens > 0 ? computedTokens / seconds : 0 });
   }
 
   /** Lets the encoder read the prompt, unless it did before. @param {number} start  the decoder's first token */

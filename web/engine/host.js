@@ -290,9 +290,10 @@ class Host {
   }
 
   /** Feeds ids.  Returns how many were fed, which is fewer than all if the signal ended it.
-   * @param {HostedSession} hosted @param {Int32Array} ids @param {AbortSignal} signal */
-  feed(hosted, ids, signal) {
-    return this.feeder.feed(hosted.session, ids, () => this.isStopped(signal, hosted));
+   * @param {HostedSession} hosted @param {Int32Array} ids @param {AbortSignal} signal
+   * @param {(fed: number) => void} [onFed]  is called after each batch */
+  feed(hosted, ids, signal, onFed) {
+    return this.feeder.feed(hosted.session, ids, () => this.isStopped(signal, hosted), { onFed });
   }
 
   /** As feed, but throws if the signal ended it. @param {HostedSession} hosted @param {Int32Array} ids
@@ -588,18 +589,20 @@ const computing = host => ({
     rank(host.engine, query, texts, options, embedding(host, call))),
   decide: host.inOrder(({ prompts }, { signal }, hosted) => decide(host.engine, hosted.session, prompts, {
     feed: async (session, ids) => {
-      const fed = await host.feeder.feed(session, ids, () => host.isStopped(signal, hosted), true);
+      const fed = await host.feeder.feed(session, ids, () => host.isStopped(signal, hosted),
+        { isPrompt: true });
       if (fed < ids.length) throw host.stopped(signal, hosted);
     },
     withRoom: use => host.withRoom(use),
   })),
-  generate: host.inOrder(async ({ ids, options, emitTokens }, { signal, emit, pull }, hosted) => {
+  generate: host.inOrder(async ({ ids, options, emitTokens, emitPrompt }, { signal, emit, pull }, hosted) => {
     if (options.grammar) await loadGrammars(host, pull);
     return generate(host.engine, hosted.session, ids, options, {
       emit: text => text && emit('text', text),
       onToken: emitTokens ? token => emit('token', token) : undefined,
       aborted: () => host.isStopped(signal, hosted),
-      feed: rest => host.feed(hosted, rest, signal),
+      onPrompt: emitPrompt ? progress => emit('prompt', progress) : undefined,
+      feed: (rest, onFed) => host.feed(hosted, rest, signal, onFed),
       withRoom: use => host.withRoom(use),
     });
   }),

@@ -14,6 +14,8 @@ const WANTED = [
   /^(index|openai|fetch)\.js$/, /^(base|loader|engine|answers|openai|serving|command|api|browser)\/[^/]+\.js$/,
   /^(chat|examples\/search)\/.+$/, /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
 ];
+/** Files that the service worker keeps only once an answer has needed them. */
+const LATER = /^dist\/vendor\/(katex|highlight)\//;
 /** @param {string} path */
 const isWanted = path => WANTED.some(pattern => pattern.test(path));
 
@@ -38,7 +40,10 @@ export async function serviceWorker() {
     files[path] = `sha256-${createHash('sha256').update(bytes).digest('base64')}`;
   }
   const version = createHash('sha256').update(JSON.stringify(files)).digest('hex').slice(0, 16);
-  return `self.SHELL = ${JSON.stringify({ version, files })};\n${await readFile(join(web, 'sw.js'), 'utf8')}`;
+  const later = Object.keys(files).filter(path => LATER.test(path));
+  const program = await readFile(join(web, 'sw.js'), 'utf8');
+  return `self.SHELL = ${JSON.stringify({ version, files, later })};
+${program}`;
 }
 
 if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.argv[1])) {

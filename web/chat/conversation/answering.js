@@ -13,6 +13,7 @@ import { explain, ExplainedError } from '../explain.js';
  * @property {Model} model
  * @property {import('./conversation-store.js').Conversation} chat  whose last message is answered
  * @property {Message} [open]  an answer, the last message, that is continued instead
+ * @property {import('./versions.js').Versions} [versions]  of the answer, if it is not continued
  * @property {import('../settings.js').Settings} settings
  * @property {(messages: Message[]) => ModelMessage[]} prompt  what the model is given of messages
  * @property {WeakMap<Message, Token[]>} tokens  gets those of the answer
@@ -48,8 +49,9 @@ export class Answering {
 
   /** @param {Question} question */
   constructor(question) {
-    const { chat, open, settings, prompt, tokens, list, save } = this.question = question;
-    const message = this.#message = open ?? /** @type {Message} */ ({ role: 'assistant', content: '' });
+    const { chat, open, versions, settings, prompt, tokens, list, save } = this.question = question;
+    const message = this.#message = open
+      ?? /** @type {Message} */ ({ role: 'assistant', content: '', ...versions && { versions } });
     if (!open) chat.messages.push(message);
     const index = chat.messages.length - 1;
     this.#known = { figures: message.figures, cut: message.cut };
@@ -115,6 +117,7 @@ export class Answering {
     const messages = this.#messages, own = {
       ...sampling, logprobs: ALTERNATIVES, signal: this.#controller.signal,
       onToken: (/** @type {Token} */ token) => this.#seen.push(token),
+      onPromptProgress: (/** @type {import('../../index.js').PromptProgress} */ progress) => this.#view.read(progress),
     };
     if (open) {
       const { ids, trimmed } = await continuation(model, messages, open, sampling.maxTokens);

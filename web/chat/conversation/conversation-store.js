@@ -10,7 +10,8 @@
  * @property {{title: string, advice: string, detail: string, code?: string}} [problem]  why an answer failed;
  *   code: as in PlumbError
  * @property {{by: 'limit' | 'context', tokens: number}} [cut]  for an answer that was cut off: by the setting for the
- *   longest answer, or by the end of the context; tokens: how many tokens it has */
+ *   longest answer, or by the end of the context; tokens: how many tokens it has
+ * @property {import('./versions.js').Versions} [versions]  other versions of this message and of those after it */
 /** @typedef {object} Conversation
  * @property {string} id
  * @property {string} title
@@ -20,12 +21,15 @@
 
 import { openDatabase } from '../database.js';
 import { recall, remember } from '../dom.js';
+import { everyMessage, placeOf, walk, withAnswer } from './versions.js';
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
 /** The key in local storage for an answer that was growing when the page was left. @param {string} id */
 const unsavedKey = id => `left.${id}`;
 /** Upper bound on the messages of an imported conversation: more could not be shown in reasonable time. */
 const MAX_MESSAGES = 10000;
+/** Upper bound on versions within versions: what is nested deeper could not be copied. */
+const MAX_DEPTH = 200;
 /** The last time that a Date can represent, in milliseconds since 1970. */
 const MAX_TIME = 8.64e15;
 
@@ -35,8 +39,8 @@ const isText = (value, maxLength) => typeof value === 'string' && value.length <
 /** @param {any} value @returns {Conversation | undefined} */
 function conversationOf(value) {
   if (!isText(value?.id, 100) || !Array.isArray(value.messages)) return undefined;
-  const messages = value.messages.map(messageOf);
-  if (messages.some((/** @type {unknown} */ message) => !message)) return undefined;
+  const messages = messagesOf(value.messages, 0);
+  if (!messages) return undefined;
   return {
     id: value.id,
     title: isText(value.title, 1000) ? value.title.slice(0, 200) : '',
@@ -46,10 +50,30 @@ function conversationOf(value) {
   };
 }
 
-/** @param {any} value @returns {Message | undefined} */
-function messageOf(value) {
+/** @param {any[]} values @param {number} depth  of the versions @returns {Message[] | undefined} */
+function messagesOf(values, depth) {
+  const messages = values.flatMap(value => messageOf(value, depth) ?? []);
+  return messages.length === values.length ? messages : undefined;
+}
+
+/** @param {any} value  of a message @param {number} depth @returns {import('./versions.js').Versions | undefined} */
+function versionsOf({ role, versions }, depth) {
+  if (depth === MAX_DEPTH) return undefined;
+  const [before, after] = [versions?.before, versions?.after].map(list => !Array.isArray(list) ? []
+    : list.flatMap(values => {
+      const messages = Array.isArray(values) ? messagesOf(values, depth + 1) : undefined;
+      if (!messages || messages[0]?.role !== role) return [];
+      delete messages[0].versions;
+      return [withAnswer(messages)];
+    }));
+  return before.length + after.length > 0 ? { before, after } : undefined;
+}
+
+/** @param {any} value @param {number} depth @returns {Message | undefined} */
+function messageOf(value, depth) {
   if (!['user', 'assistant'].includes(value?.role) || typeof value.content !== 'string') return undefined;
   const { title, advice, detail, code } = value.problem ?? {}, { by, tokens } = value.cut ?? {};
+  const versions = versionsOf(value, depth);
   return {
     role: value.role,
     content: value.content,
@@ -59,6 +83,7 @@ function messageOf(value) {
     ...[title, advice, detail].every(text => isText(text, 10000))
       && { problem: { title, advice, detail, ...isText(code, 100) && { code } } },
     ...['limit', 'context'].includes(by) && Number.isSafeInteger(tokens) && tokens >= 0 && { cut: { by, tokens } },
+    ...versions && { versions },
   };
 }
 
@@ -81,11 +106,11 @@ export function titleOf({ title, messages }) {
  * @returns {{before: string, match: string, after: string} | undefined}  a passage with the first of them that is not
  *   in the title; empty if the title has all of them; undefined if a word does not occur */
 export function find(conversation, words) {
-  const title = titleOf(conversation);
+  const title = titleOf(conversation), messages = everyMessage(conversation.messages);
   let passage;
   for (const word of words) {
     if (word.test(title)) continue;
-    const text = conversation.messages.find(({ content }) => word.test(content))?.content;
+    const text = messages.find(({ content }) => word.test(content))?.content;
     if (text === undefined) return undefined;
     if (passage) continue;
     const { 0: match, index = 0 } = /** @type {RegExpExecArray} */ (word.exec(text));
@@ -287,7 +312,7 @@ export function fromJson(text, here) {
   for (const value of found) {
     const { id } = value ?? {}, origin = isText(id, 100) ? id : undefined;
     const conversation = conversationOf({ ...value, id: newId() });
-    if (!conversation || conversation.messages.length > MAX_MESSAGES) {
+    if (!conversation || everyMessage(conversation.messages).length > MAX_MESSAGES) {
       read.refused++;
       continue;
     }
@@ -297,31 +322,47 @@ export function fromJson(text, here) {
       continue;
     }
     if (origin !== undefined) conversation.origin = origin;
-    const { messages } = conversation;
-    // Otherwise the page would answer a last question at once, because it takes it for one that waits for a model.
-    if (messages.at(-1)?.role === 'user') messages.push({ role: 'assistant', content: '', figures: 'not answered' });
+    withAnswer(conversation.messages);
     read.fresh.push(conversation);
   }
   return read;
 }
 
-/** Whether importing `other` would add nothing, because `one` has all of its messages.  If they share an id, `one` may
- * have continued; if not, both must be the same.
+/** Whether importing `other` would add nothing, because `one` has all of its messages, in all versions.  If they share
+ * an id, `one` may have continued; if not, both must be the same.
  * @param {Conversation} one @param {Conversation} other @param {(string | undefined)[]} ids  the ids of other */
 function contains(one, other, ids) {
-  const n = other.messages.length;
   const related = ids.some(id => id !== undefined && (id === one.id || id === one.origin));
-  if (!related && (one.title !== other.title || one.messages.length !== n)) return false;
-  return other.messages.every(({ role, content }, i) => {
-    const message = one.messages[i];
-    if (message?.role !== role) return false;
-    return related && i === n - 1 ? message.content.startsWith(content) : message.content === content;
+  const [ours, theirs] = [one, other].map(({ messages }) => everyMessage(messages));
+  if (!related && (one.title !== other.title || ours.length !== theirs.length)) return false;
+  /** The number of each message of `one`, by the number of the one before it and what it says; and what the last
+   * messages say. @type {Map<string, number>} */
+  const numbers = new Map(), last = new Map();
+  const keyOf = (/** @type {Message} */ { role, content }, /** @type {number} */ before) =>
+    `${before} ${role} ${content}`;
+  walk(one.messages, 0, (message, before) => {
+    const key = keyOf(message, before), number = numbers.get(key) ?? numbers.size + 1;
+    numbers.set(key, number);
+    last.set(`${before} ${message.role}`, message.content);
+    return number;
   });
+  let hasAll = true;
+  walk(other.messages, 0, (message, before, isLast) => {
+    const number = numbers.get(keyOf(message, before));
+    const hasGrown = related && isLast && last.get(`${before} ${message.role}`)?.startsWith(message.content);
+    hasAll &&= number !== undefined || hasGrown;
+    return number ?? -1;
+  });
+  return hasAll;
 }
 
-/** @param {Conversation} conversation */
+/** The conversation as it is shown; a heading says which version of how many it is.
+ * @param {Conversation} conversation */
 export function toMarkdown(conversation) {
-  const turns = conversation.messages.map(({ role, content, problem }) =>
-    `## ${role === 'user' ? 'You' : 'Model'}\n\n${content || problem?.title || ''}\n`);
+  const turns = conversation.messages.map(message => {
+    const { role, content, problem } = message, { at, of } = placeOf(message);
+    const version = of > 1 ? ` (version ${at} of ${of})` : '';
+    return `## ${role === 'user' ? 'You' : 'Model'}${version}\n\n${content || problem?.title || ''}\n`;
+  });
   return `# ${titleOf(conversation)}\n\n${turns.join('\n')}`;
 }

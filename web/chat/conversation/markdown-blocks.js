@@ -1,6 +1,6 @@
 /* Cuts Markdown into blocks and writes each as HTML.  The library takes time in proportion to a text's length, whatever
- * the text is: an answer may be hostile.  LaTeX is left as it is written, because Markdown would take backslashes,
- * stars and underscores out of it. */
+ * the text is: an answer may be hostile.  Formulas are left as they are written, in elements of their own, because
+ * Markdown would take backslashes, stars and underscores out of them. */
 import MarkdownIt from '../../dist/vendor/markdown-it/markdown-it.esm.min.mjs';
 
 /** @typedef {import('../../dist/vendor/markdown-it/markdown-it.esm.min.mjs').Token} Token */
@@ -40,16 +40,21 @@ Object.assign(markdown.renderer.rules, {
   heading_close: (/** @type {Token[]} */ tokens, /** @type {number} */ i) => `</${headingOf(tokens[i])}>`,
   s_open: () => '<del>',
   s_close: () => '</del>',
-  formula: (/** @type {Token[]} */ tokens, /** @type {number} */ i) => withLineBreaks(tokens[i].content),
-  formula_block: (/** @type {Token[]} */ tokens, /** @type {number} */ i) =>
-    `<p>${withLineBreaks(tokens[i].content)}</p>\n`,
+  formula: (/** @type {Token[]} */ tokens, /** @type {number} */ i) => formulaOf(tokens[i]),
+  formula_block: (/** @type {Token[]} */ tokens, /** @type {number} */ i) => `<p>${formulaOf(tokens[i])}</p>\n`,
 });
 
 /** @param {Token} token */
 const headingOf = ({ tag }) => `h${Math.min(Number(tag.slice(1)) + 2, 6)}`;
 
-/** @param {string} text */
-const withLineBreaks = text => escapeHtml(text.trim()).replaceAll('\n', '<br>');
+/** @param {Token} token */
+const formulaOf = ({ content }) => `<span class="formula">${escapeHtml(content.trim())}</span>`;
+
+/** The LaTeX of a formula, and whether it takes lines of its own. @param {string} text  of its element */
+export function texOf(text) {
+  const { open, close, hasLines } = FORMULAS.find(one => text.startsWith(one.open)) ?? FORMULAS[0];
+  return { tex: text.slice(open.length, text.endsWith(close) ? -close.length : undefined), isBlock: hasLines };
+}
 
 markdown.inline.ruler.before('escape', 'formula', (state, silent) => {
   const { src, pos, posMax } = state, formula = FORMULAS.find(({ open }) => src.startsWith(open, pos));
@@ -57,13 +62,17 @@ markdown.inline.ruler.before('escape', 'formula', (state, silent) => {
   const { open, close } = formula, from = pos + open.length;
   const text = src.slice(from, Math.min(posMax, from + LONGEST_FORMULA)), length = text.search(formula.end);
   const end = from + length + close.length;
-  // Prices are no formulas: $5 and $10.
-  const isPrice = open === '$' && (/^\s|\s$/.test(text.slice(0, length)) || /\d/.test(src[end] ?? ''));
-  if (length < 1 || isPrice) return false;
+  if (length < 1 || open === '$' && !isFormula(text.slice(0, length), src[pos - 1], src[end])) return false;
   if (!silent) state.push('formula', '', 0).content = src.slice(pos, end);
   state.pos = end;
   return true;
 });
+
+/** Whether a text between two "$" is a formula.  Prices ($5 and $10), variables of a shell ($HOME:$PATH) and sentences
+ * are none. @param {string} text @param {string} [before]  the character before the first "$"
+ * @param {string} [after]  the one after the second */
+const isFormula = (text, before = '', after = '') => !/^\s|\s$|\n/.test(text)
+  && (text.includes('\\') || !/[a-z]{2,} [a-z]{2,}/i.test(text)) && !/[\w$]/.test(before) && !/\w/.test(after);
 
 /** Formulas that begin and end with a line, whose lines could also begin a list or a heading.  Like code, a formula
  * without an end goes to the end of the text, which may still grow; but it has no empty lines. */

@@ -1,14 +1,18 @@
 /* Shows answers as Markdown while they grow.  The model's output is not trusted: HTML in it is shown as text, images
  * become links, links lead only to http, https and mailto, and the output of the Markdown library goes through
- * DOMPurify, which allows only the few elements that Markdown needs.
+ * DOMPurify, which allows only the few elements that Markdown needs.  Formulas and code are shown as they are written
+ * until they are typeset (../typeset).
  *
  * A text that grows is cut into blocks.  All but the last two are final and never touched again, so the end of a long
  * answer costs as little as its beginning. */
 import DOMPurify from '../../dist/vendor/dompurify/purify.es.mjs';
 import { copy, make } from '../dom.js';
-import { blocksOf, htmlOf, LINK } from './markdown-blocks.js';
+import { languageOf as highlightedAs } from '../typeset/languages.js';
+import { typeset } from '../typeset/typesetter.js';
+import { blocksOf, htmlOf, LINK, texOf } from './markdown-blocks.js';
 
-/** @typedef {import('./markdown-blocks.js').Block} Block */
+/** @typedef {import('./markdown-blocks.js').Block} Block
+ * @typedef {(change: () => void) => void} Follow  makes a change of the page, and keeps the end in view */
 
 /** A block longer than this is shown as plain text: it would cost too much, and no answer means to have one.  So is a
  * text, or the part of it that is not final, that is longer than LONGEST_TEXT. */
@@ -16,11 +20,13 @@ const LONGEST_BLOCK = 20000, LONGEST_TEXT = 4 * LONGEST_BLOCK;
 /** Renderings of a growing text are at least INTERVAL milliseconds apart, and at least COST_FACTOR times as long as the
  * last one took. */
 const INTERVAL = 80, COST_FACTOR = 5;
+/** The most formulas of a block that are typeset: the page's thread adds them at once. */
+const MOST_FORMULAS = 200;
 
 const purify = DOMPurify();
 const CLEAN = {
   ALLOWED_TAGS: ['p', 'br', 'hr', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'li', 'blockquote', 'pre', 'code', 'em', 'strong',
-    'del', 'a', 'table', 'thead', 'tbody', 'tr', 'th', 'td', '#text'],
+    'del', 'a', 'table', 'thead', 'tbody', 'tr', 'th', 'td', 'span', '#text'],
   ALLOWED_ATTR: ['href', 'start', 'align', 'class'],
   ALLOW_ARIA_ATTR: false,
   ALLOW_DATA_ATTR: false,
@@ -29,11 +35,12 @@ const CLEAN = {
   RETURN_DOM_FRAGMENT: true,
 };
 
-/** @param {Block} block @param {string} raw  its text @returns {Node} */
-function rendered(block, raw) {
+/** @param {Block} block @param {string} raw  its text @param {boolean} isGrowing  its code is not highlighted yet
+ * @param {Follow} follow @returns {Node} */
+function rendered(block, raw, isGrowing, follow) {
   const [{ type, content, info }] = block.tokens;
   if (block.isDeep || raw.length > LONGEST_BLOCK) return plain(raw);
-  if (isCode(type)) return codeBlock(withoutLineEnd(content), info);
+  if (isCode(type)) return codeBlock(withoutLineEnd(content), info, isGrowing ? undefined : follow);
   /** @type {DocumentFragment} */
   const clean = /** @type {any} */ (purify.sanitize(htmlOf(block), CLEAN));
   for (const link of clean.querySelectorAll('a')) {
@@ -44,10 +51,15 @@ function rendered(block, raw) {
     link.target = '_blank';
     link.rel = 'noopener noreferrer nofollow';
   }
-  for (const styled of clean.querySelectorAll('[class]:not(pre > code)')) styled.removeAttribute('class');
+  for (const place of [.../** @type {NodeListOf<HTMLElement>} */ (clean.querySelectorAll('.formula'))]
+    .slice(0, MOST_FORMULAS)) {
+    const { tex, isBlock } = texOf(place.textContent ?? '');
+    typeset(place, 'formula', tex, isBlock ? 'block' : 'inline', follow);
+  }
+  for (const styled of clean.querySelectorAll('[class]:not(pre > code, .formula)')) styled.removeAttribute('class');
   for (const pre of clean.querySelectorAll('pre')) {   // those inside lists and quotes
     const language = /^language-(\S+)$/.exec(pre.firstElementChild?.className ?? '')?.[1] ?? '';
-    pre.replaceWith(codeBlock(withoutLineEnd(pre.textContent ?? ''), language));
+    pre.replaceWith(codeBlock(withoutLineEnd(pre.textContent ?? ''), language, isGrowing ? undefined : follow));
   }
   for (const table of clean.querySelectorAll('table')) {
     const frame = make('div', { className: 'wide', tabIndex: 0, role: 'group', 'aria-label': 'Table' });
@@ -56,6 +68,10 @@ function rendered(block, raw) {
   }
   return clean;
 }
+
+/** Whether a block of code has its end. @param {Block} block @param {string} raw */
+const isClosed = ({ tokens: [{ type, markup }] }, raw) => type === 'fence'
+  && raw.trimEnd().endsWith(markup) && raw.trimEnd().length > 2 * markup.length;
 
 /** @param {string} raw */
 const plain = raw => make('p', { className: 'plain' }, raw.trimEnd());
@@ -69,15 +85,25 @@ const withoutLineEnd = code => code.replace(/\n$/, '');
 /** @param {string} [info]  the text after the opening fence */
 const languageOf = info => /^[\w+#.-]{1,20}/.exec(info ?? '')?.[0] ?? '';
 
-/** @param {string} text @param {string} [info]  the text after the opening fence */
-function codeBlock(text, info) {
+/** @param {string} text @param {string} [info]  the text after the opening fence
+ * @param {Follow} [follow]  undefined: it is not highlighted yet */
+function codeBlock(text, info, follow) {
   const language = languageOf(info);
   const code = make('code', {}, text);
-  return make('div', { className: 'code' },
+  const block = make('div', { className: 'code' },
     make('div', { className: 'bar' }, make('span', {}, language || 'text'),
       make('button', { type: 'button', className: 'quiet', 'aria-label': 'Copy the code',
         onclick: () => copy(code.textContent ?? '') }, 'Copy')),
     make('pre', { tabIndex: 0, role: 'group', 'aria-label': language ? `Code, ${language}` : 'Code' }, code));
+  if (follow) highlight(block, follow);
+  return block;
+}
+
+/** Highlights a block of code, if its language is known. @param {Element} block @param {Follow} follow */
+function highlight(block, follow) {
+  const language = highlightedAs(block.querySelector('.bar span')?.textContent ?? '');
+  const code = block.querySelector('code'), text = code?.textContent;
+  if (code && language && text && code.childElementCount === 0) typeset(code, 'code', text, language, follow);
 }
 
 export class Markdown {
@@ -91,9 +117,12 @@ export class Markdown {
   /** Levels of the headings above the open blocks, from the outermost to the innermost. @type {number[]} */
   #above = [];
 
-  /** @param {HTMLElement} element  shows the text */
-  constructor(element) {
+  #follow;
+
+  /** @param {HTMLElement} element  shows the text @param {Follow} [follow] */
+  constructor(element, follow = change => change()) {
     this.#element = element;
+    this.#follow = follow;
   }
 
   /** Shows a text that begins with the one shown before. @param {string} text */
@@ -107,18 +136,29 @@ export class Markdown {
     // Two stay open, because "2" after a list is a paragraph until "2." makes it an item.
     const final = Math.max(0, blocks.length - 2);
     const keep = this.#growCode(blocks.at(-1), texts.at(-1));
-    const above = [...this.#above];
+    const above = [...this.#above], follow = this.#follow;
     const nodes = blocks.map((block, i) => {
       const raw = texts[i];
       if (block.tokens[0].type === 'heading_open') setLevel(block, above);
       if (i < final) this.#above = [...above];
-      return keep && i === blocks.length - 1 ? [keep] : nodesOf(tried(() => rendered(block, raw)) ?? plain(raw));
+      return keep && i === blocks.length - 1 ? [keep] : nodesOf(tried(() =>
+        rendered(block, raw, i === blocks.length - 1 && !isClosed(block, raw), follow)) ?? plain(raw));
     });
     this.#replaceOpen(nodes.flat(), keep);
     this.#open = nodes.slice(final).flat();
     if (final === 0) return;
     this.#done += blocks[final].start;
     this.#openRaw = rest.slice(blocks[final].start);
+  }
+
+  /** Highlights code that was still open: the text does not grow any more. */
+  end() {
+    for (const node of this.#open) {
+      if (!(node instanceof Element)) continue;
+      for (const block of [node, ...node.querySelectorAll('.code')]) {
+        if (block.className === 'code') highlight(block, this.#follow);
+      }
+    }
   }
 
   /** Shows nodes in place of the open ones. @param {Node[]} nodes @param {Node} [keep]  the last one, if it is there */

@@ -2,20 +2,24 @@
 import { copy, icon, iconButton, make, paragraph, problem } from '../dom.js';
 import { JsonTree } from './json-tree.js';
 import { Markdown } from './markdown.js';
+import { placeOf } from './versions.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
- * @typedef {{actions: Actions, messages: Message[], startEdit: (index: number) => void}} MessageList  startEdit: opens
- *   the editor of a message that is shown */
+ * @typedef {{actions: Actions, messages: Message[], startEdit: (index: number) => void,
+ *   follow: (change: () => void) => void}} MessageList  startEdit: opens the editor of a message that is shown;
+ *   follow: makes a change, and keeps the end in view */
 /** @typedef {object} Actions
  * @property {(index: number, text: string) => Promise<string>} edit  replaces a message of the reader and all messages
- *   after it; returns the reason as a sentence if the new message cannot be sent
- * @property {(index: number) => void} regenerate  replaces an answer with a new one
+ *   after it by a new version; returns the reason as a sentence if the new message cannot be sent
+ * @property {(index: number) => void} regenerate  replaces an answer with a new version
+ * @property {(index: number, step: -1 | 1) => void} turn  shows the version before or after the one that is shown
  * @property {(index: number) => void} continueAnswer  continues an answer that was cut off
  * @property {() => boolean} busy  whether an answer is running */
 
 /** @param {MessageList} list @param {Message} message @param {number} index
- * @param {HTMLElement} [shown]  its text, if it is already shown */
-export function entry(list, message, index, shown) {
+ * @param {{shown?: HTMLElement, isGrowing?: boolean}} [how]  shown: its text, if it is already shown; isGrowing: there
+ *   is more to come */
+export function entry(list, message, index, { shown, isGrowing = false } = {}) {
   const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
   item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
   if (message.role === 'user') {
@@ -23,8 +27,11 @@ export function entry(list, message, index, shown) {
     return { item, text, shape: undefined };
   }
   if (message.reasoning) text.before(reasoningOf(message.reasoning, 'Reasoning'));
-  const shape = message.json ? new JsonTree(text) : new Markdown(text);
-  if (!shown && message.content) shape.show(message.content);
+  const shape = message.json ? new JsonTree(text) : new Markdown(text, change => list.follow(change));
+  if (!shown && message.content) {
+    shape.show(message.content);
+    if (!isGrowing && shape instanceof Markdown) shape.end();
+  }
   if (!message.json) text.classList.add('markdown');
   fillAnswer(list, item, message, index);
   return { item, text, shape };
@@ -49,8 +56,29 @@ function fillQuestion({ actions }, item, text, message, index) {
     tools.hidden = true;
     editor.querySelector('textarea')?.focus();
   });
-  const tools = make('div', { className: 'tools' }, iconButton('copy', 'Copy', () => copy(message.content)), edit);
+  const tools = make('div', { className: 'tools' }, iconButton('copy', 'Copy', () => copy(message.content)), edit,
+    ...versionsOf(actions, message, index));
   item.append(tools);
+}
+
+/** Arrows that turn between the versions of a message, if it has several.
+ * @param {Actions} actions @param {Message} message @param {number} index */
+function versionsOf(actions, message, index) {
+  const { at, of } = placeOf(message);
+  if (of === 1) return [];
+  const button = (/** @type {string} */ name, /** @type {string} */ label, /** @type {-1 | 1} */ step) => {
+    const made = iconButton(name, label, () => actions.turn(index, step));
+    made.disabled = step < 0 ? at === 1 : at === of;
+    return made;
+  };
+  const group = make('div', { className: 'versions', role: 'group', 'aria-label': `Version ${at} of ${of}`,
+    onkeydown: (/** @type {KeyboardEvent} */ event) => {
+      const arrow = { ArrowLeft: group.firstElementChild, ArrowRight: group.lastElementChild }[event.key];
+      if (!(arrow instanceof HTMLButtonElement) || event.altKey || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      arrow.click();
+    } }, button('left', 'Earlier version', -1), paragraph(`${at} / ${of}`), button('right', 'Later version', 1));
+  return [group];
 }
 
 /** @param {string} value @param {(content: string) => Promise<string>} send  returns why it cannot be sent
@@ -93,6 +121,7 @@ function fillAnswer(list, item, message, index) {
   item.append(make('div', { className: 'tools' },
     iconButton('copy', message.json ? 'Copy as JSON' : 'Copy', () => copy(message.content)),
     ...hasQuestion ? [again] : [],
+    ...versionsOf(actions, message, index),
     paragraph(message.figures ?? '')));
 }
 

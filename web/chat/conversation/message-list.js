@@ -2,6 +2,7 @@
 import { announce, element, focusPrompt, make } from '../dom.js';
 import { Markdown, throttled } from './markdown.js';
 import { entry, reasoningOf } from './message-entry.js';
+import { Reading } from './reading.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message */
 
@@ -19,8 +20,12 @@ export class MessageList {
   messages = [];
   /** Index of the first message that is shown; those before it are added later. */
   #first = 0;
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  /** Index of the first message after those that are shown; those from it on are added later. */
+  #next = 0;
+  /** When earlier and later messages are added. @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #later;
 
   /** @param {import('./message-entry.js').Actions} actions */
   constructor(actions) {
@@ -32,9 +37,10 @@ export class MessageList {
   /** @param {Message[]} all  add and begin refer to messages of this array */
   show(all) {
     clearTimeout(this.#timer);
+    clearTimeout(this.#later);
     this.#list.replaceChildren();
     this.messages = all;
-    this.#first = all.length;
+    this.#first = this.#next = all.length;
     this.#showEarlier();
   }
 
@@ -53,9 +59,35 @@ export class MessageList {
     this.#timer = this.#first > 0 ? setTimeout(() => this.#showEarlier()) : undefined;
   }
 
+  /** Shows the messages from index on again, after they have changed; those that take too long are added in later
+   * tasks.  The focus stays at the versions of the first one. @param {number} index */
+  showFrom(index) {
+    const buttons = () =>
+      [...this.#list.children[index - this.#first]?.querySelectorAll('.versions button') ?? []];
+    const at = buttons().findIndex(one => one === document.activeElement);
+    this.cut(index);
+    this.#showLater();
+    if (at < 0) return;
+    const [first, last] = /** @type {HTMLButtonElement[]} */ (buttons());
+    const [wanted, other] = at === 0 ? [first, last] : [last, first];
+    (wanted.disabled ? other : wanted).focus();
+    announce(wanted.parentElement?.getAttribute('aria-label') ?? '');
+  }
+
+  /** Shows the messages before an index that are missing at the end, the first of them at once.
+   * @param {number} [before] @param {number} [end]  the time after which it goes on in another task */
+  #showLater(before = this.messages.length, end = performance.now() + SLICE) {
+    clearTimeout(this.#later);
+    const from = this.#next;
+    while (this.#next < before && (this.#next === from || performance.now() < end)) {
+      this.#list.append(entry(this, this.messages[this.#next], this.#next++).item);
+    }
+    this.#later = this.#next < before ? setTimeout(() => this.#showLater()) : undefined;
+  }
+
   /** Keeps the end in view while change makes the text longer, unless the reader has scrolled away from the end.
    * @param {() => void} change */
-  #follow(change) {
+  follow(change) {
     const { scrollHeight, scrollTop, clientHeight } = this.#scroll;
     change();
     if (scrollHeight - scrollTop - clientHeight < NEAR) this.#toEnd();
@@ -65,13 +97,17 @@ export class MessageList {
 
   /** @param {Message} message @param {number} index */
   add(message, index) {
+    this.#showLater(index, Infinity);
+    this.#next = index + 1;
     this.#list.append(entry(this, message, index).item);
     this.#toEnd();
   }
 
   /** Removes messages from index on. @param {number} index */
   cut(index) {
+    clearTimeout(this.#later);
     this.#first = Math.min(this.#first, index);
+    this.#next = Math.min(this.#next, index);
     while (this.#list.children.length > index - this.#first) this.#list.lastElementChild?.remove();
   }
 
@@ -81,30 +117,42 @@ export class MessageList {
     (this.#list.children[index - this.#first]?.querySelector('.tools [aria-label=Edit]'))?.click();
   }
 
-  /** Shows a growing answer, in the place of the one that it continues, if any.  Push its pieces, and those of its
-   * reasoning to think, then end it.
+  /** Shows a growing answer, in the place of the one that it continues, if any.  Give the progress of its prompt to
+   * read, push its pieces, and those of its reasoning to think, then end it.
    * @param {Message} message  the caller appends the pieces to its content and reasoning @param {number} index */
   begin(message, index) {
-    const { item, text, shape } = entry(this, message, index), before = this.#list.children[index - this.#first];
+    this.#showLater(index, Infinity);
+    this.#next = index + 1;
+    const { item, text, shape } = entry(this, message, index, { isGrowing: true });
+    const before = this.#list.children[index - this.#first];
     if (before) before.replaceWith(item);
     else this.#list.append(item);
     item.setAttribute('aria-busy', 'true');
-    const growing = throttled(all => this.#follow(() => shape?.show(all)), message.content);
+    const growing = throttled(all => this.follow(() => shape?.show(all)), message.content);
     this.#toEnd();
     /** @type {ReturnType<typeof reasoningOf> | undefined} */
     let details;
-    const thinking = throttled(all => this.#follow(() => {
+    const thinking = throttled(all => this.follow(() => {
       if (!details) text.before(details = reasoningOf('', message.content ? 'Reasoning' : 'Thinking'));
       details.lastElementChild?.replaceChildren(all);
     }), message.reasoning);
+    const reading = new Reading(text);
     return {
+      read: (/** @type {import('../../index.js').PromptProgress} */ progress) =>
+        this.follow(() => reading.show(progress)),
       push(/** @type {string} */ piece) {
+        reading.remove();
         details?.firstElementChild?.replaceChildren('Reasoning');
         growing.push(piece);
       },
-      think: thinking.push,
+      think(/** @type {string} */ piece) {
+        reading.remove();
+        thinking.push(piece);
+      },
       end: () => {
+        reading.remove();
         growing.flush();
+        if (shape instanceof Markdown) shape.end();
         if (message.reasoning) thinking.flush();
         const isOpen = details?.open ?? false;
         if (item.isConnected) this.#end(message, index, { item, text, isOpen });   // else another chat is shown now
@@ -115,10 +163,10 @@ export class MessageList {
   /** Shows a growing answer as complete. @param {Message} message @param {number} index
    * @param {{item: HTMLElement, text: HTMLElement, isOpen: boolean}} shown  isOpen: its reasoning */
   #end(message, index, { item, text, isOpen }) {
-    this.#follow(() => {
+    this.follow(() => {
       const focused = item.contains(document.activeElement);
       // The text's element stays the same, because the reader may have selected some of it.
-      const { item: complete } = entry(this, message, index, text);
+      const { item: complete } = entry(this, message, index, { shown: text });
       item.replaceWith(complete);
       complete.querySelector('.reasoning')?.toggleAttribute('open', isOpen);
       if (focused) focusPrompt();
