@@ -14,6 +14,7 @@ ifeq ($(filter release debug sanitize thread fuzz,$(config)),)
 $(error config=$(config): it is one of release, debug, sanitize, thread, fuzz)
 endif
 include wasm/toolchain.mk
+include tools/release/targets.mk
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -268,7 +269,7 @@ build: ## Sets up what is missing, and builds all that ships.
 # The vector kernels also run natively with SSE4.1, which every x86-64 of the last fifteen years has
 # (kernels/simd128.h).
 native_simd := $(if $(filter x86_64,$(shell uname -m)),-msse4.1)
-wrapped := malloc calloc realloc aligned_alloc free
+wrapped := malloc calloc realloc free
 native_dir = build/native$(if $(filter-out release,$1),-$1)
 native_cc = $(if $(filter fuzz,$1),clang$(if $(LLVM),-$(LLVM)),$(CC))
 define native_host
@@ -294,6 +295,24 @@ endef
 $(foreach c,release debug sanitize thread fuzz,$(eval $(call native_host,$c)))
 
 native: $(call native_dir,$(config))/plumb #: Builds the command line natively; config=debug, sanitize, thread or fuzz.
+
+# ---- other systems ----------------------------------------------------------------------------------------------
+
+# $(call cross_program,SYSTEM,NAME,SOURCES): the rule of a program in build/cross/SYSTEM, such as linux-x64.  The
+# options of linux are in tools/release/targets.mk.
+define cross_program
+build/cross/$1/$2$(ending_$(firstword $(subst -, ,$1))): $(call objects,build/cross/$1,$(library) $3) \
+    $(call extra_objects,$1)
+	@echo "  $$@"
+	$$Q$$(ZIG_CC) $(zig_$1) $(release) $(zig_link_$(firstword $(subst -, ,$1))) -s $$^ -lm -o $$@
+endef
+extra_objects = $(call objects,build/cross/$1,$(extra_$(firstword $(subst -, ,$1))))
+define cross_host
+$(call compile,build/cross/$1,$$(ZIG_CC) $(zig_$1) $(release) -ffunction-sections -fdata-sections,-Os)
+$(call cross_program,$1,plumb,$(cli))
+$(call cross_program,$1,tests,$(tests))
+endef
+$(foreach s,$(systems),$(eval $(call cross_host,$s)))
 
 # ---- WebAssembly ------------------------------------------------------------------------------------------------
 
@@ -445,6 +464,17 @@ $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/ind
 	@echo "  $@"
 	@mkdir -p build
 	$Qcd web && npm pack --loglevel=error --pack-destination ../build >/dev/null
+
+# Those who take a release have no compiler, so its files are checked on this machine as far as it can start them.
+.PHONY: release
+release: ## Builds build/release: package, site, command line for five systems, SBOM, checksums; starts the programs.
+	@tools/setup.sh package
+	@tools/setup.sh release
+	@python3 models/fetch.py smollm2-135m-instruct-q4_1
+	@$(MAKE) -s -j$$(nproc) packed native $(foreach s,$(systems),build/cross/$s/plumb$(ending_$(firstword $(subst -, ,$s))))
+	@rm -rf build/release-site
+	@node web/site/page-files.mjs build/release-site
+	@LLVM=$(LLVM) node tools/release/release.mjs models/SmolLM2-135M-Instruct.Q4_1.gguf
 
 docs: #: Writes parameters.js from plumb.h, names.js from src/cli/names.h, and web/docs/api.md from comments.
 	@tools/setup.sh package

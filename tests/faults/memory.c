@@ -27,12 +27,10 @@
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *p, size_t n);
-void *__real_aligned_alloc(size_t alignment, size_t n);
 void __real_free(void *p);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
-void *__wrap_aligned_alloc(size_t alignment, size_t n);
 void __wrap_free(void *p);
 
 static struct {
@@ -85,9 +83,6 @@ static void uncounted(void *p) {
 
 void *__wrap_malloc(size_t n) { return fails_now() ? NULL : counted(__real_malloc(n)); }
 void *__wrap_calloc(size_t n, size_t size) { return fails_now() ? NULL : counted(__real_calloc(n, size)); }
-void *__wrap_aligned_alloc(size_t alignment, size_t n) {
-    return fails_now() ? NULL : counted(__real_aligned_alloc(alignment, n));
-}
 void *__wrap_realloc(void *p, size_t n) {
     if (fails_now()) return NULL;
     void *moved = counted(__real_malloc(n));

@@ -58,6 +58,7 @@ if (process.argv[1] && fileURLToPath(import.meta.url) === realpathSync(process.a
   copy(join(web, '../LICENSE'), join(folder, 'LICENSE'));
   for (const model of models) copy(model, join(folder, 'models', basename(model)));
   writeFileSync(join(folder, 'web/sw.js'), await serviceWorker());
+  writeFileSync(join(folder, '.nojekyll'), '');   // without it, some hosts leave out files whose names begin with _
   writeFileSync(join(folder, 'index.html'), '<!doctype html>\n<meta charset="utf-8">\n<title>plumb chat</title>\n'
     + '<meta http-equiv="refresh" content="0; url=web/chat/">\n<a href="web/chat/">plumb chat</a>\n');
 }

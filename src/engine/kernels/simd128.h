@@ -1,10 +1,10 @@
-/* The intrinsics of the vector kernels: WebAssembly's SIMD128, or in native builds for x86 with SSE4.1, functions with
- * WebAssembly's names that use its instructions.  So the native program runs the kernels that ship, with sanitizers
- * too.
+/* The intrinsics of the vector kernels: WebAssembly's SIMD128, or in native builds for x86 with SSE4.1 and for 64-bit
+ * ARM, functions with WebAssembly's names that use their instructions.  So the native program runs the kernels that
+ * ship, with sanitizers too.
  *
- * HAVE_SIMD128 is defined if the build has either.  HAVE_RELAXED is defined if it also has WebAssembly's relaxed dots,
- * and in native test builds (-DEMULATE_RELAXED), which emulate the dots of each kind of engine.  The names mean what
- * clang's wasm_simd128.h says.  Where x86 differs, a comment says how; the kernels do not depend on it. */
+ * HAVE_SIMD128 is defined if the build has one of them.  HAVE_RELAXED is defined if it also has WebAssembly's relaxed
+ * dots, and in native test builds for x86 (-DEMULATE_RELAXED), which emulate the dots of each kind of engine.  The names
+ * mean what clang's wasm_simd128.h says.  Where x86 differs, a comment says how; the kernels do not depend on it. */
 #ifndef PLUMB_KERNELS_SIMD128_H
 #define PLUMB_KERNELS_SIMD128_H
 
@@ -198,6 +198,112 @@ static inline v128_t wasm_f32x4_nearest(v128_t a) {
 static inline v128_t wasm_f32x4_convert_i32x4(v128_t a) { return of_f32(_mm_cvtepi32_ps(a)); }
 /* Returns INT32_MIN for NaN and for values that do not fit in an i32. */
 static inline v128_t wasm_i32x4_trunc_sat_f32x4(v128_t a) { return _mm_cvttps_epi32(as_f32(a)); }
+
+#elif defined(__ARM_NEON) && defined(__aarch64__) && defined(__clang__)
+
+#define VECTOR_CONSTRAINT(v) "+w"(v)
+#define HAVE_SIMD128 1
+#define SIMD128_NAME "neon"
+#include <arm_neon.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef int32x4_t v128_t;
+
+static inline float32x4_t as_f32(v128_t v) { return vreinterpretq_f32_s32(v); }
+static inline uint32x4_t as_u32(v128_t v) { return vreinterpretq_u32_s32(v); }
+static inline int16x8_t as_i16(v128_t v) { return vreinterpretq_s16_s32(v); }
+static inline uint16x8_t as_u16(v128_t v) { return vreinterpretq_u16_s32(v); }
+static inline int8x16_t as_i8(v128_t v) { return vreinterpretq_s8_s32(v); }
+static inline uint8x16_t as_u8(v128_t v) { return vreinterpretq_u8_s32(v); }
+static inline v128_t of_f32(float32x4_t v) { return vreinterpretq_s32_f32(v); }
+static inline v128_t of_u32(uint32x4_t v) { return vreinterpretq_s32_u32(v); }
+static inline v128_t of_i16(int16x8_t v) { return vreinterpretq_s32_s16(v); }
+static inline v128_t of_u16(uint16x8_t v) { return vreinterpretq_s32_u16(v); }
+static inline v128_t of_i8(int8x16_t v) { return vreinterpretq_s32_s8(v); }
+static inline v128_t of_u8(uint8x16_t v) { return vreinterpretq_s32_u8(v); }
+
+/* ---- memory ---- */
+static inline v128_t wasm_v128_load(const void *p) { return of_u8(vld1q_u8(p)); }
+static inline void wasm_v128_store(void *p, v128_t v) { vst1q_u8(p, as_u8(v)); }
+static inline v128_t wasm_v128_load32_splat(const void *p) {
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return vdupq_n_s32(word);
+}
+static inline v128_t wasm_v128_load64_splat(const void *p) {
+    const uint8x8_t v = vld1_u8(p);
+    return of_u8(vcombine_u8(v, v));
+}
+#define GATHER_BASE(p) vdupq_n_s32(0)
+static inline v128_t gather16(const void *p, v128_t base, v128_t at) {
+    uint32_t offsets[4], words[4] = { 0 };
+    vst1q_u32(offsets, as_u32(vaddq_s32(base, at)));
+    for (int i = 0; i < 4; i++) memcpy(&words[i], (const char *)p + offsets[i], 2);
+    return of_u32(vld1q_u32(words));
+}
+static inline v128_t wasm_i16x8_load8x8(const void *p) { return of_i16(vmovl_s8(vld1_s8(p))); }
+static inline v128_t wasm_u16x8_load8x8(const void *p) { return of_u16(vmovl_u8(vld1_u8(p))); }
+static inline v128_t wasm_i32x4_load16x4(const void *p) { return vmovl_s16(vreinterpret_s16_u8(vld1_u8(p))); }
+
+/* ---- lanes ---- */
+#define wasm_i8x16_splat(x) of_i8(vdupq_n_s8((int8_t)(x)))
+#define wasm_i16x8_splat(x) of_i16(vdupq_n_s16((int16_t)(x)))
+#define wasm_i32x4_splat(x) vdupq_n_s32((int32_t)(x))
+#define wasm_i32x4_make(a, b, c, d) ((v128_t){ a, b, c, d })
+#define wasm_f32x4_splat(x) of_f32(vdupq_n_f32(x))
+#define wasm_i32x4_extract_lane(v, i) vgetq_lane_s32(v, i)
+#define wasm_f32x4_extract_lane(v, i) vgetq_lane_f32(as_f32(v), i)
+#define wasm_i32x4_shuffle(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define wasm_i16x8_shuffle(a, b, ...) of_i16(__builtin_shufflevector(as_i16(a), as_i16(b), __VA_ARGS__))
+#define wasm_i8x16_shuffle(a, b, ...) of_i8(__builtin_shufflevector(as_i8(a), as_i8(b), __VA_ARGS__))
+static inline v128_t wasm_i8x16_swizzle(v128_t v, v128_t index) { return of_u8(vqtbl1q_u8(as_u8(v), as_u8(index))); }
+static inline v128_t wasm_i32x4_extend_low_i16x8(v128_t v) { return vmovl_s16(vget_low_s16(as_i16(v))); }
+static inline v128_t wasm_i32x4_extend_high_i16x8(v128_t v) { return vmovl_high_s16(as_i16(v)); }
+static inline v128_t wasm_i16x8_narrow_i32x4(v128_t a, v128_t b) { return of_i16(vqmovn_high_s32(vqmovn_s32(a), b)); }
+static inline v128_t wasm_i8x16_narrow_i16x8(v128_t a, v128_t b) {
+    return of_i8(vqmovn_high_s16(vqmovn_s16(as_i16(a)), as_i16(b)));
+}
+
+/* ---- bits ---- */
+static inline v128_t wasm_v128_and(v128_t a, v128_t b) { return vandq_s32(a, b); }
+static inline v128_t wasm_v128_or(v128_t a, v128_t b) { return vorrq_s32(a, b); }
+static inline v128_t wasm_v128_xor(v128_t a, v128_t b) { return veorq_s32(a, b); }
+static inline v128_t wasm_v128_andnot(v128_t a, v128_t b) { return vbicq_s32(a, b); }
+#define wasm_i16x8_shl(v, n) of_i16(vshlq_s16(as_i16(v), vdupq_n_s16((int16_t)(n))))
+#define wasm_i16x8_shr(v, n) of_i16(vshlq_s16(as_i16(v), vdupq_n_s16((int16_t)-(int)(n))))
+#define wasm_u16x8_shr(v, n) of_u16(vshlq_u16(as_u16(v), vdupq_n_s16((int16_t)-(int)(n))))
+#define wasm_i32x4_shl(v, n) vshlq_s32(v, vdupq_n_s32((int)(n)))
+#define wasm_i32x4_shr(v, n) vshlq_s32(v, vdupq_n_s32(-(int)(n)))
+#define wasm_u32x4_shr(v, n) of_u32(vshlq_u32(as_u32(v), vdupq_n_s32(-(int)(n))))
+
+/* ---- integers ---- */
+static inline v128_t wasm_i8x16_add(v128_t a, v128_t b) { return of_i8(vaddq_s8(as_i8(a), as_i8(b))); }
+static inline v128_t wasm_i8x16_gt(v128_t a, v128_t b) { return of_u8(vcgtq_s8(as_i8(a), as_i8(b))); }
+static inline v128_t wasm_i8x16_sub(v128_t a, v128_t b) { return of_i8(vsubq_s8(as_i8(a), as_i8(b))); }
+static inline v128_t wasm_i16x8_sub(v128_t a, v128_t b) { return of_i16(vsubq_s16(as_i16(a), as_i16(b))); }
+static inline v128_t wasm_i32x4_add(v128_t a, v128_t b) { return vaddq_s32(a, b); }
+static inline v128_t wasm_i32x4_sub(v128_t a, v128_t b) { return vsubq_s32(a, b); }
+static inline v128_t wasm_i32x4_mul(v128_t a, v128_t b) { return vmulq_s32(a, b); }
+static inline v128_t wasm_i8x16_eq(v128_t a, v128_t b) { return of_u8(vceqq_s8(as_i8(a), as_i8(b))); }
+static inline v128_t wasm_u32x4_max(v128_t a, v128_t b) { return of_u32(vmaxq_u32(as_u32(a), as_u32(b))); }
+static inline v128_t wasm_i32x4_dot_i16x8(v128_t a, v128_t b) {
+    const int16x8_t x = as_i16(a), y = as_i16(b);
+    return vpaddq_s32(vmull_s16(vget_low_s16(x), vget_low_s16(y)), vmull_high_s16(x, y));
+}
+
+/* ---- floats ---- */
+static inline v128_t wasm_f32x4_add(v128_t a, v128_t b) { return of_f32(vaddq_f32(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_sub(v128_t a, v128_t b) { return of_f32(vsubq_f32(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_mul(v128_t a, v128_t b) { return of_f32(vmulq_f32(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_div(v128_t a, v128_t b) { return of_f32(vdivq_f32(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_neg(v128_t a) { return of_f32(vnegq_f32(as_f32(a))); }
+static inline v128_t wasm_f32x4_lt(v128_t a, v128_t b) { return of_u32(vcltq_f32(as_f32(a), as_f32(b))); }
+static inline v128_t wasm_f32x4_pmax(v128_t a, v128_t b) { return vbslq_s32(vcltq_f32(as_f32(a), as_f32(b)), b, a); }
+static inline v128_t wasm_f32x4_pmin(v128_t a, v128_t b) { return vbslq_s32(vcltq_f32(as_f32(b), as_f32(a)), b, a); }
+static inline v128_t wasm_f32x4_nearest(v128_t a) { return of_f32(vrndnq_f32(as_f32(a))); }
+static inline v128_t wasm_f32x4_convert_i32x4(v128_t a) { return of_f32(vcvtq_f32_s32(a)); }
+static inline v128_t wasm_i32x4_trunc_sat_f32x4(v128_t a) { return vcvtq_s32_f32(as_f32(a)); }
 
 #endif
 

@@ -11,7 +11,7 @@
 
 #if defined(__wasm_atomics__)
 #define POOL_WASM 1
-#elif !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__))
+#elif !defined(__wasm__)
 #define POOL_POSIX 1
 #include <pthread.h>
 #endif
@@ -62,6 +62,7 @@ struct pool {
     struct workers *workers;
     uint32_t n_thread;
     uint32_t n_failed;   /* the caller's, as in await_change */
+    void *memory;        /* what contains the workers, to be freed */
 };
 
 enum { CLAIM_BITS = 28 };
@@ -220,7 +221,7 @@ void pool_break(void) {
 struct pool *pool_create(uint32_t n_thread) {
     if (n_thread == 0 || n_thread > n_ready) n_thread = n_ready;
     struct pool *pool = n_thread > 1 ? malloc(sizeof *pool) : NULL;
-    if (pool) *pool = (struct pool) { &host_workers, n_thread, 0 };
+    if (pool) *pool = (struct pool) { &host_workers, n_thread, 0, NULL };
     return pool;
 }
 
@@ -237,12 +238,15 @@ struct pool *pool_create(uint32_t n_thread) {
     if (n_thread > PLUMB_MAX_THREADS) n_thread = PLUMB_MAX_THREADS;
     if (n_thread <= 1) return NULL;
     struct pool *pool = malloc(sizeof *pool);
-    struct workers *w = aligned_alloc(_Alignof(struct workers), sizeof *w);
-    if (!pool || !w) goto none;
+    /* Not every system has aligned_alloc. */
+    const uintptr_t align = _Alignof(struct workers);
+    void *memory = malloc(sizeof(struct workers) + align);
+    if (!pool || !memory) goto none;
+    struct workers *w = (struct workers *)(((uintptr_t)memory + align - 1) / align * align);
     memset(w, 0, sizeof *w);
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
-    *pool = (struct pool) { w, 1, 0 };
+    *pool = (struct pool) { w, 1, 0, memory };
     for (; pool->n_thread < n_thread; pool->n_thread++) {
         uint32_t thread = pool->n_thread;
         w->slots[thread] = (struct slot) { w, thread };
@@ -252,7 +256,7 @@ struct pool *pool_create(uint32_t n_thread) {
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
 none:
-    free(w);
+    free(memory);
     free(pool);
     return NULL;
 }
@@ -264,7 +268,7 @@ void pool_free(struct pool *pool) {
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(w->threads[i], NULL);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
-    free(w);
+    free(pool->memory);
     free(pool);
 }
 

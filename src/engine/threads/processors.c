@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#if !defined(__wasm__) && (defined(__unix__) || defined(__APPLE__))
+#if !defined(__wasm__)
 #include <unistd.h>
 #define HAVE_SYSCONF 1
 #endif
