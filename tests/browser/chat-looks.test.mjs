@@ -1,38 +1,12 @@
 /** The appearance and accessibility of the chat page: narrow and wide, light and dark, in every state. Ground truth:
  * axe-core, and WCAG 2's contrast. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { root } from '../node/helpers.mjs';
 import {
-  FAILING, LONG, LOOKS, TINY, answer, ask, open, put, screenshot, setUp, stallingServer, state,
+  FAILING, LONG, LOOKS, TINY, answer, ask, examine, open, put, setUp, stallingServer, state,
 } from './chat-page.mjs';
 
 const where = await setUp();
-const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
-
-/** Checks that axe finds no violation and that nothing overflows the page.
- * @param {import('playwright-core').Page} page @param {string} name  of the state */
-async function examine(page, name) {
-  await screenshot(page, name);
-  const found = await page.evaluate(async () => {
-    const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'] });
-    return violations.map(({ id, impact, nodes }) =>
-      `${id} (${impact}): ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`);
-  });
-  assert.deepEqual(found, [], name);
-  const outside = await page.evaluate(() => {
-    const seen = [...document.querySelectorAll('button, textarea, input, select, #log .text, canvas')].filter(one => {
-      const { left, right, width } = one.getBoundingClientRect();
-      return one.checkVisibility({ visibilityProperty: true }) && width > 1 && (left < -0.5 || right > innerWidth + 0.5)
-        && !one.closest('pre, .wide, .hidden');
-    });
-    return { wide: document.documentElement.scrollWidth - innerWidth, seen: seen.map(one => one.id || one.className) };
-  });
-  assert.ok(outside.wide <= 0, `${name}: ${outside.wide} px too wide`);
-  assert.deepEqual(outside.seen, [], name);
-  assert.deepEqual(page.problems, [], name);
-}
 
 const MARKDOWN = `## Heights
 
@@ -53,10 +27,9 @@ for (const { colorScheme, width, height } of LOOKS) {
   describe(`${width} px, ${colorScheme}`, () => {
     const named = name => `${name}-${width}-${colorScheme}`;
     const use = { colorScheme, viewport: { width, height }, hasTouch: width < 500, reducedMotion: 'reduce' };
-    const early = page => page.addInitScript({ content: axe });
 
     test('with a model that continues texts axe finds no violations and nothing overflows the page', async () => {
-      const page = await open(where, `?model=${TINY}`, use, early);
+      const page = await open(where, `?model=${TINY}`, use);
       await state(page, 'ready');
       await examine(page, named('continues'));
       await page.click('#model');
@@ -67,7 +40,7 @@ for (const { colorScheme, width, height } of LOOKS) {
 
     const isExtreme = (width < 500) === (colorScheme === 'dark');   // two of the four are enough for these pages
     if (isExtreme) test('the same holds for the box that compares texts and for the search page', async () => {
-      const page = await open(where, '?model=/models/all-MiniLM-L6-v2.Q8_0.gguf', use, early);
+      const page = await open(where, '?model=/models/all-MiniLM-L6-v2.Q8_0.gguf', use);
       await page.getByRole('button', { name: 'Example' }).click();
       await page.waitForSelector('.ranking li');
       await examine(page, named('compare-query'));
@@ -89,7 +62,7 @@ for (const { colorScheme, width, height } of LOOKS) {
     test('from the load to the inspector axe finds no violations and nothing overflows the page', async t => {
       // The server stalls once the plan is shown, so the load lasts as long as axe needs.
       const { url, stall } = await stallingServer(t);
-      const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`, use, early);
+      const page = await open({ ...where, also: url }, `?model=${encodeURIComponent(`${url}m.gguf`)}`, use);
       await page.locator('.plan').waitFor();
       await examine(page, named('plan'));
       stall();
@@ -143,7 +116,7 @@ for (const { colorScheme, width, height } of LOOKS) {
     });
 
     test('the same holds for conversations, Markdown and errors', async () => {
-      const page = await open(where, `?model=${FAILING}`, use, early);
+      const page = await open(where, `?model=${FAILING}`, use);
       await state(page, 'ready');
       await put(page, [{ messages: [{ role: 'user', content: 'Show me' },
         { role: 'assistant', content: MARKDOWN }] }]);

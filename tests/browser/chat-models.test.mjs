@@ -1,16 +1,29 @@
 /** The models dialog of the chat page: models that the server fetches, the catalogue, search in the hub, files that are
  * remembered. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { ModelFetches } from '../../web/site/model-fetches.mjs';
 import { serve } from '../../web/site/serve.mjs';
-import { root, tinyPath } from '../node/helpers.mjs';
-import { TINY, open, setUp, state } from './chat-page.mjs';
+import { CATALOGUE } from '../../web/chat/models/catalogue.js';
+import { ggufHeader } from '../node/gguf.mjs';
+import { imitateHub } from '../node/hub-server.mjs';
+import { root, tiny, tinyPath } from '../node/helpers.mjs';
+import { LOOKS, TINY, answer, examine, open, screenshot, setUp, state } from './chat-page.mjs';
 
 const where = await setUp();
+const HUB = 'https://huggingface.co', TOKEN = 'hf_s3cret_t0ken';
+
+/** Lets the page of a context ask an imitation of the hub. @param {import('playwright-core').Page} page
+ * @param {Awaited<ReturnType<typeof imitateHub>>} hub */
+const toHub = (page, hub) => page.context().route(`${HUB}/**`, async route => {
+  const { pathname, search } = new URL(route.request().url());
+  const response = await route.fetch({ url: `${hub.url}${pathname}${search}`, maxRedirects: 0 });
+  const link = response.headers().link?.replaceAll(hub.url, HUB);
+  await route.fulfill({ response, headers: { ...response.headers(), ...link && { link } } });
+});
 
 test('a model that the server lacks is fetched by it, with progress, and then loaded; a failure says why', async t => {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-models-')), name = `test-${process.pid}.gguf`;
@@ -63,3 +76,121 @@ test('offered models say where they are; one that a host of static files lacks c
   await page.getByText('Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF: there is no GGUF file of a model').waitFor();
   await page.close();
 });
+
+test('the catalogue filters by words, use, language and memory, and expects a speed after an answer', async () => {
+  const page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.click('#model');
+  const items = page.locator('#catalogue li'), shown = async () => (await items.allTextContents())
+    .map(text => CATALOGUE.find(({ title }) => text.startsWith(title))?.name);
+  await items.first().waitFor();
+  const fitting = await items.count();
+  assert.ok(fitting > 0 && fitting <= CATALOGUE.length);
+  assert.doesNotMatch(await items.first().textContent() ?? '', /tokens\/s/);
+  await page.getByLabel('Fits here').uncheck();
+  assert.equal(await items.count(), CATALOGUE.length);
+  await page.fill('#find', 'gemma reranker');
+  assert.equal(await items.count(), 0);
+  assert.match(await page.textContent('#find-count') ?? '', /^0 of \d+ models, as of 20\d\d-/);
+  await page.fill('#find', '');
+  await page.getByLabel('Use').selectOption('Ranking of texts');
+  assert.deepEqual(await shown(), ['qwen3-reranker:0.6b', 'gte-reranker:149m']);
+  await page.getByLabel('Language').selectOption('German');
+  assert.deepEqual(await shown(), ['qwen3-reranker:0.6b']);
+  await page.keyboard.press('Escape');
+  await answer(page, 'Once upon a time');
+  await page.click('#model');
+  await page.getByLabel('Use').selectOption('Any use');
+  await page.waitForFunction(() => /about [\d.]+ tokens\/s/.test(document.querySelector('#catalogue').textContent));
+  // By keyboard alone: the list is reached from the field, and its first model is looked at.  There is no hub here.
+  await page.context().route(`${HUB}/**`, route => route.abort());
+  await page.fill('#find', 'granite 350M');
+  await page.focus('#find');
+  for (let i = 0; i < 5; i++) await page.keyboard.press('Tab');
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /^Granite 4\.0 350M/);
+  await page.keyboard.press('Enter');
+  await page.locator('#catalogue li #plan').getByText('Reading the header of the file').waitFor();
+  await page.fill('#find', 'granite');   // the look ends with its place
+  assert.equal(await page.locator('#another #plan').count(), 1);
+  page.problems.length = 0;   // the request to the hub
+  await page.close();
+});
+
+test('search in the hub: only when asked, sizes, pages, hostile names; a gated model wants a token', async t => {
+  const evil = '<img src=x onerror=document.title=1>', files = { 'm-Q4_K_M.gguf': readFileSync(tinyPath) };
+  const { header } = ggufHeader({ layers: 1, embedding: 32, feedForward: 64, heads: 1,
+    architecture: `${evil}\u202e${'x'.repeat(1e5)}` });
+  const hub = await imitateHub({
+    'org/tiny-0': { files, about: { downloads: 1234567 } }, 'org/tiny-gated': { files, gated: TOKEN },
+    'org/tiny-evil': { files: { [`${evil}-\u202eQ4_K_M.gguf`]: header } },
+    'org/tiny-endless': { files, lie: all => Array.from({ length: 400 }, () => all[0]) },
+    'org/tiny-broken': { files, refuse: { status: 200, body: '<html>' } },
+    ...Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`org/tiny-more-${i}`, { files }])),
+    'bad/tiny-id': { files, about: { id: `${evil}/tiny` } },
+  });
+  t.after(() => hub.close());
+  const page = await open({ ...where, also: 'https://huggingface.co' }, `?model=${TINY}`);
+  await toHub(page, hub);
+  await state(page, 'ready');
+  await page.click('#model');
+  await page.fill('#find', 'tiny');
+  await page.waitForFunction(() => document.querySelectorAll('#catalogue li').length === 0);
+  assert.equal(hub.seen.length, 0, 'nothing is sent while the reader types');
+  await page.keyboard.press('Enter');
+  const results = page.locator('#hub-results li');
+  await page.getByText('The 10 most downloaded ones').waitFor();
+  await page.getByText('1,234,567 downloads a month').waitFor();
+  await results.nth(0).getByText(/^\d+ kB {2}· {2}m-Q4_K_M\.gguf$/).waitFor();
+  await results.nth(4).getByText('Its files could not be listed.').waitFor({ timeout: 30000 });
+  await page.getByRole('button', { name: 'More results' }).click();
+  await page.getByText('The 14 most downloaded ones').waitFor();
+  assert.equal(await page.locator('#hub-results img').count(), 0);
+  await results.nth(2).getByRole('button').click();
+  await page.locator('#hub-results #plan .problem').first().waitFor();
+  assert.ok((await page.textContent('#plan') ?? '').length < 1000);
+  await screenshot(page, 'models-hub');
+  // A gated model asks for a token, which goes to the hub only, and is in no text of the page.
+  await results.nth(1).getByRole('button').click();
+  await page.getByLabel('Token of your account').fill('no token');
+  await page.keyboard.press('Enter');
+  await page.getByText('That is not a token.').waitFor();
+  await page.getByLabel('Token of your account').fill(TOKEN);
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: /^Download/ }).click();
+  await page.waitForFunction(() => /^synthetic/.test(document.querySelector('#model-name').textContent));
+  await state(page, 'ready');
+  assert.ok(hub.seen.some(({ path, token }) => /gated\/resolve/.test(path) && token === TOKEN));
+  const kept = () => page.evaluate(() => JSON.stringify({ ...localStorage }));
+  assert.ok(!(await kept()).includes(TOKEN));
+  assert.ok(!(await page.content()).includes(TOKEN));
+  // hf:org/repo typed in the field is no search.
+  await page.click('#model');
+  const asked = hub.seen.length;
+  await page.fill('#find', 'hf:org/none');
+  await page.keyboard.press('Enter');
+  await page.getByText('hf:org/none: the hub answered 401').waitFor();
+  assert.ok(hub.seen.slice(asked).every(({ path }) => path.startsWith('/api/models/org/none/')));
+  await page.getByLabel('Keep it on this device').check();
+  await page.getByLabel('Token of your account').fill(`${TOKEN}2`);
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(token => JSON.stringify({ ...localStorage }).includes(token), `${TOKEN}2`);
+  assert.notEqual(await page.title(), '1');
+  page.problems.length = 0;   // answers that refuse
+  await page.close();
+});
+
+for (const { colorScheme, width, height } of LOOKS) {
+  test(`${width} px, ${colorScheme}: axe finds nothing wrong with the catalogue and the form for a token`, async () => {
+    const page = await open(where, `?model=${TINY}`, { colorScheme, viewport: { width, height } });
+    await state(page, 'ready');
+    await page.click('#model');
+    await page.locator('#catalogue li').first().waitFor();
+    await page.locator('#more').scrollIntoViewIfNeeded();
+    await examine(page, `models-more-${width}-${colorScheme}`);
+    await page.fill('#find', 'qat');
+    await page.locator('#catalogue button').click();
+    await page.getByLabel('Token of your account').waitFor();
+    await examine(page, `models-token-${width}-${colorScheme}`);
+    await page.close();
+  });
+}

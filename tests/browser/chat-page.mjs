@@ -1,6 +1,6 @@
 /** The chat page in headless Chromium, for the tests that click through it. */
 import assert from 'node:assert/strict';
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
@@ -183,4 +183,29 @@ export async function saved(download) {
 export async function screenshot(page, name) {
   mkdirSync(`${root}build/screenshots`, { recursive: true });
   await page.screenshot({ path: `${root}build/screenshots/${name}.png` });
+}
+
+const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
+/** Checks that axe finds no violation and that nothing overflows the page.
+ * @param {import('playwright-core').Page} page @param {string} name  of the state */
+export async function examine(page, name) {
+  await screenshot(page, name);
+  if (!await page.evaluate(() => 'axe' in globalThis)) await page.evaluate(axe);
+  const found = await page.evaluate(async () => {
+    const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'] });
+    return violations.map(({ id, impact, nodes }) =>
+      `${id} (${impact}): ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`);
+  });
+  assert.deepEqual(found, [], name);
+  const outside = await page.evaluate(() => {
+    const seen = [...document.querySelectorAll('button, textarea, input, select, #log .text, canvas')].filter(one => {
+      const { left, right, width } = one.getBoundingClientRect();
+      return one.checkVisibility({ visibilityProperty: true }) && width > 1 && (left < -0.5 || right > innerWidth + 0.5)
+        && !one.closest('pre, .wide, .hidden');
+    });
+    return { wide: document.documentElement.scrollWidth - innerWidth, seen: seen.map(one => one.id || one.className) };
+  });
+  assert.ok(outside.wide <= 0, `${name}: ${outside.wide} px too wide`);
+  assert.deepEqual(outside.seen, [], name);
+  assert.deepEqual(page.problems, [], name);
 }

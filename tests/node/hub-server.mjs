@@ -9,7 +9,8 @@ import { createServer } from 'node:http';
  * @property {string} [token]  needed for everything
  * @property {string} [gated]  the token that is needed for files, but not for their list
  * @property {(list: any[]) => any} [lie]  changes the list of files
- * @property {Record<string, any>} [refuse]  status, headers and body of every answer of the API */
+ * @property {Record<string, any>} [refuse]  status, headers and body of every answer of the API
+ * @property {Record<string, any>} [about]  what a search says of it, besides its name */
 
 const PAGE = 3;
 const CORS = { 'Access-Control-Allow-Origin': '*', 'Access-Control-Allow-Headers': 'authorization, range',
@@ -57,6 +58,17 @@ export async function imitateHub(repositories) {
     const refuse = (/** @type {number} */ status, /** @type {string} */ code, headers = {}) => void response
       .writeHead(status, { ...CORS, ...code && { 'X-Error-Code': code, 'X-Error-Message': code }, ...headers })
       .end(JSON.stringify({ error: code }));
+    if (url.pathname === '/api/models') {
+      const { search, limit, cursor = '0' } = Object.fromEntries(url.searchParams), at = Number(cursor);
+      const found = Object.entries(repositories).filter(([id]) => id.toLowerCase().includes(search.toLowerCase()));
+      const next = new URL(url);
+      next.searchParams.set('cursor', String(at + Number(limit)));
+      response.writeHead(200, { ...CORS, 'Content-Type': 'application/json; charset=utf-8',
+        ...at + Number(limit) < found.length && { Link: `<${next.href}>; rel="next"` } });
+      return void response.end(JSON.stringify(found.slice(at, at + Number(limit)).map(([id, { about, gated }]) =>
+        ({ _id: 'd'.repeat(24), id, modelId: id, private: false, likes: 1, downloads: 5, tags: ['gguf'],
+          ...gated && { gated: 'manual' }, ...about }))));
+    }
     const [, api, name, revision, path] = /^\/(api\/models\/)?([^/]+\/[^/]+)\/(?:tree|resolve)\/([^/]+)(?:\/(.+))?$/
       .exec(url.pathname) ?? [];
     const branch = decodeURIComponent(revision ?? ''), key = branch === 'main' ? name : `${name}@${branch}`;

@@ -5,6 +5,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { candidates, hubName, modelsAmong } from '../../web/loader/hub.js';
+import { chosenOf, searchHub } from '../../web/loader/hub-search.js';
 import { named, NAMES, nearest } from '../../web/loader/names.js';
 import { Plumb } from '../../web/node/index.js';
 import { copies, expected, files, load, network, noWaits, sha256 } from './downloads.mjs';
@@ -251,6 +252,48 @@ test('the file that is chosen fits into the memory of this machine', async t => 
   await fails(load('hf:org/huge', {}, here), 'PLUMB_ERROR_MEMORY',
     /^hf:org\/huge: there is no memory here for any file: the smallest, m-Q2_K\.gguf, has 4500 MB; name a file/);
   assert.equal((await load('hf:org/huge:Q8_0', {}, here)).logits, expected);
+});
+
+test('search gives pages of repositories, with what a load would choose; hostile answers are refused', async t => {
+  const files = { 'm-Q8_0.gguf': tiny, 'm-Q4_K_M.gguf': other, 'mmproj-Q4_K_M.gguf': file('x') };
+  const many = Object.fromEntries(Array.from({ length: 11 }, (_, i) => [`org/tiny-${i}`, { files, about: {
+    downloads: 100 - i, lastModified: '2026-01-02T03:04:05.000Z' } }]));
+  const hub = await hubOf(t, { ...many, 'other/repo': { files } });
+  const options = { pause: async () => {} };
+  const { found, next } = await searchHub(hub.url, '  TINY ', options);
+  assert.equal(found.length, 10);
+  assert.deepEqual(found[1],
+    { repository: 'org/tiny-1', gated: false, downloads: 99, likes: 1, updated: '2026-01-02' });
+  const rest = await searchHub(hub.url, 'TINY', options, next);
+  assert.deepEqual([rest.found.map(({ repository }) => repository), rest.next], [['org/tiny-10'], undefined]);
+  assert.deepEqual(await searchHub(hub.url, 'none', options), { found: [], next: undefined });
+  const chosen = await chosenOf(hub.url, 'org/tiny-1', 1e9, options);
+  assert.deepEqual([chosen.path, chosen.size], ['m-Q4_K_M.gguf', other.length]);
+  assert.equal((await chosenOf(hub.url, 'org/tiny-1', 1, options)).path, 'm-Q4_K_M.gguf', 'the smallest');
+  /** @type {any} */
+  let answer;
+  const site = (await server(t, (_, response) => response.writeHead(200, answer.headers).end(answer.body)))
+    .replace(/\/$/, '');
+  const says = (body, headers = {}) => {
+    answer = { body: typeof body === 'string' ? body : JSON.stringify(body), headers };
+    return searchHub(site, 'x', options);
+  };
+  const ids = ['../../api/whoami', '<img src=x onerror=alert(1)>/x', 'a/b/c', 'org/\u202egnp.exe',
+    `org/${'x'.repeat(1e5)}`, 'org', 7, null, { a: 1 }, 'org/-x', 'org/x?y=1', 'org/x#y'];
+  assert.deepEqual(await says([null, 3, 'text', [], ...ids.map(id => ({ id })), { id: 'org/ok', downloads: '<b>',
+    likes: -1, gated: { a: 1 }, lastModified: { toString: 1 } }]),
+  { found: [{ repository: 'org/ok', gated: true }], next: undefined });
+  assert.equal((await says(Array.from({ length: 1000 }, (_, i) => ({ id: `o/r${i}` })))).found.length, 10);
+  for (const [body, headers, message] of [
+    ['<html>', {}, /it is no JSON/], ['{}', {}, /it is no list/], ['['.repeat(1e5), {}, /it is no JSON/],
+    ['[]', { Link: '<http://127.0.0.1:1/api/models?x>; rel="next"' }, /is on another server/],
+    [`[${' '.repeat(1 << 21)}]`, {}, /it has more than 1048576 bytes/],
+  ]) await assert.rejects(says(body, headers), message);
+  for (const status of [401, 404, 429, 500]) {
+    const refusing = await server(t, (_, response) => response.writeHead(status).end());
+    await fails(searchHub(refusing.replace(/\/$/, ''), 'x', options), 'PLUMB_ERROR_IO',
+      new RegExp(`^the search: the hub answered ${status}: try again later$`));
+  }
 });
 
 test('adapters come from the hub, too, which gets no headers that are for another server', async t => {

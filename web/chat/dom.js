@@ -133,10 +133,20 @@ export function fileName(url) {
   }
 }
 
+/** The longest name that is shown. */
+const LONGEST_NAME = 80;
+
+/** A name from a file or a server as the page shows it: in one line, without characters that change the direction of
+ * what follows or cannot be seen, and not too long. @param {unknown} name */
+export function tidy(name) {
+  const text = String(name).slice(0, 4 * LONGEST_NAME).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ').trim();
+  return text.length > LONGEST_NAME ? `${text.slice(0, LONGEST_NAME - 1)}…` : text;
+}
+
 /** The name of a model. @param {Record<string, unknown>} metadata */
 export function nameOf(metadata) {
   const base = metadata['general.basename'] ?? metadata['general.name'] ?? metadata['general.architecture'];
-  return [base, metadata['general.size_label']].filter(Boolean).join(' ');
+  return tidy([base, metadata['general.size_label']].filter(Boolean).join(' '));
 }
 
 // ---- storage in the browser, which may fail without harm ----

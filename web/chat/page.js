@@ -312,6 +312,7 @@ async function answer(open) {
   meter.clear();
   await answering.run();
   if (answering.isFatal) void loader.load(loader.source);
+  if (answering.speed !== undefined) void models.measured(answering.speed);
   answering.end();
   if (state.running !== answering) return;
   state.running = undefined;

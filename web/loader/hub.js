@@ -39,7 +39,7 @@ export const typeIn = name => TYPE.exec(name)?.[1];
 const HUB_PREFIX = /^(hf:|(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\/)\/*(.+)$/is;
 /** org/repo@revision:chosen; before a path of a file, "/" may stand for ":". */
 const NAME = /^([^/:@]+\/[^/:@]+)(?:@((?:[^:/]+(?=\/.*\.gguf$)|[^:]+(?=:|$))))?(?:[:/](.*))?$/i;
-const REPOSITORY = /^[a-z0-9][\w.-]*\/[a-z0-9][\w.-]*$/i;
+export const REPOSITORY = /^[a-z0-9][\w.-]*\/[a-z0-9][\w.-]*$/i;
 
 /** The name of a model on the hub in a text, or undefined if the text is of another kind.  These are the forms:
  *
@@ -205,7 +205,7 @@ export async function filesOf(site, name, options) {
   const files = [];
   let url = `${site}/api/models/${repository}/tree/${encodeURIComponent(revision)}?recursive=true`;
   for (let page = 1; ; page++) {
-    const { entries, next } = await ask(url, site, { repository, revision }, options);
+    const { entries, next } = await ask(url, { site, where, name, parse }, options);
     files.push(...entries);
     if (next === undefined) return files;
     if (page === MAX_PAGES || new URL(next).origin !== new URL(site).origin) {
@@ -217,13 +217,16 @@ export async function filesOf(site, name, options) {
 }
 
 /** @param {string} where @param {string} what */
-const strange = (where, what) => new PlumbError('PLUMB_ERROR_IO', `${where}: the answer of the hub makes no sense: `
-  + what, {});
+export const strange = (where, what) => new PlumbError('PLUMB_ERROR_IO',
+  `${where}: the answer of the hub makes no sense: ${what}`, {});
 
-/** One page of the list of files. @param {string} url @param {string} site @param {HubName} name
- * @param {HubOptions} options @returns {Promise<{entries: HubFile[], next?: string}>} */
-async function ask(url, site, name, options) {
-  const where = shownName(name), { signal, pause = wait } = options;
+/** One answer of the API: a page of a list.  where: what messages call it; parse: of the list
+ * @template T @param {string} url
+ * @param {{site: string, where: string, name?: HubName, parse: (where: string, text: string) => T[], most?: number}}
+ *   about  most: bytes
+ * @param {HubOptions} options @returns {Promise<{entries: T[], next?: string}>} */
+export async function ask(url, { site, where, name, parse, most = MAX_ANSWER }, options) {
+  const { signal, pause = wait } = options;
   for (let attempt = 0; ; attempt++) {
     const abort = new AbortController(), unfollow = onAbort(signal, reason => abort.abort(reason));
     const timer = setTimeout(() => abort.abort(new Error(`no answer in ${TIMEOUT / 1000} seconds`)), TIMEOUT);
@@ -233,13 +236,14 @@ async function ask(url, site, name, options) {
       const response = await send({ url, headers, credentials },
         { signal: abort.signal, cache: 'no-store', headers: { Accept: 'application/json' } }, fetch);
       if (response.ok) {
-        const entries = parse(where, await textOf(where, response));
+        const entries = parse(where, await textOf(where, response, most));
         return { entries, next: nextPage(response.headers.get('Link'), url) };
       }
       response.body?.cancel().catch(() => {});
       asked = retryAfter(response);
       const { status } = response, code = response.headers.get('X-Error-Code'), seconds = Math.ceil(asked / 1000);
-      problem = refusal(where, { status, code, seconds }, { site, name, headers });
+      problem = name ? refusal(where, { status, code, seconds }, { site, name, headers })
+        : new PlumbError('PLUMB_ERROR_IO', `${where}: the hub answered ${status}: try again later`, { status });
       if (status !== 408 && status !== 429 && status < 500) throw problem;
     } catch (error) {
       signal?.throwIfAborted();
@@ -256,28 +260,35 @@ async function ask(url, site, name, options) {
   }
 }
 
-/** The text of an answer, of which not too much is read. @param {string} where @param {Response} response */
-async function textOf(where, response) {
+/** The text of an answer, of which not too much is read. @param {string} where @param {Response} response
+ * @param {number} most  bytes */
+async function textOf(where, response, most) {
   const decoder = new TextDecoder();
   let text = '', bytes = 0;
   for await (const chunk of response.body ? streamChunks(response.body) : []) {
     bytes += chunk.length;
-    if (bytes > MAX_ANSWER) throw strange(where, `it has more than ${MAX_ANSWER} bytes`);
+    if (bytes > most) throw strange(where, `it has more than ${most} bytes`);
     text += decoder.decode(chunk, { stream: true });
   }
   return text + decoder.decode();
 }
 
-/** The GGUF files in a list of the API. @param {string} where @param {string} text @returns {HubFile[]} */
-function parse(where, text) {
+/** The list that an answer is. @param {string} where @param {string} text @returns {any[]} */
+export function listIn(where, text) {
   let list;
   try {
     list = JSON.parse(text);
   } catch (error) {
     throw strange(where, `it is no JSON: ${reasonOf(error).slice(0, 100)}`);
   }
-  if (!Array.isArray(list)) throw strange(where, 'it is no list of files');
-  return list.filter(one => one?.type === 'file' && /\.gguf$/i.test(one.path)).map(({ path, size, lfs }) => {
+  if (!Array.isArray(list)) throw strange(where, 'it is no list');
+  return list;
+}
+
+/** The GGUF files in a list of the API. @param {string} where @param {string} text @returns {HubFile[]} */
+function parse(where, text) {
+  const files = listIn(where, text).filter(one => one?.type === 'file' && /\.gguf$/i.test(one.path));
+  return files.map(({ path, size, lfs }) => {
     const bytes = lfs?.size ?? size;
     const shown = (/** @type {unknown} */ value) => String(JSON.stringify(value)).slice(0, 100);
     if (typeof path !== 'string' || !isSafePath(path)) throw strange(where, `a file has the path ${shown(path)}`);

@@ -26,6 +26,8 @@ import { explain, ExplainedError } from '../explain.js';
 const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;
 /** How many of the likeliest tokens the inspector shows beside the chosen one. */
 const ALTERNATIVES = 5;
+/** How many tokens an answer must have to tell how fast the model is. */
+const MEASURED = 8;
 /** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
 const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 /** Errors of a schema: it is not one, or has keywords that cannot be kept. */
@@ -44,6 +46,8 @@ export class Answering {
   #seen;
   /** How many tokens of the context the conversation takes, if the model has said it. @type {number | undefined} */
   used;
+  /** Tokens per second, if the answer was long enough to tell. @type {number | undefined} */
+  speed;
   /** Whether the model cannot answer any more. */
   isFatal = false;
 
@@ -105,6 +109,7 @@ export class Answering {
       message.cut = { by: stats.tokens === this.#sampling.maxTokens ? 'limit' : 'context', tokens: total };
     }
     this.used = stats.promptTokens + stats.tokens;
+    if (stats.tokens >= MEASURED) this.speed = stats.decodeRate;
     if (chat) states.keep(this.question.chat.id, chat, this.used);
   }
 

@@ -2,6 +2,7 @@
 import { Plumb, PlumbError } from '../../index.js';
 import { dotted, duration, element, megabytes } from '../dom.js';
 import { explain } from '../explain.js';
+import { headersFor } from './hub-token.js';
 import { prepare } from './offered.js';
 
 /** @typedef {import('../../api/plumb.js').Model} Model
@@ -66,7 +67,7 @@ export class Loader {
    * @param {Source} source @param {import('../../api/plumb.js').LoadOptions & {signal: AbortSignal}} options */
   async #open(source, options) {
     try {
-      return await Plumb.load(source, options);
+      return await Plumb.load(source, { ...options, ...headersFor(source) });
     } catch (error) {
       if (!(error instanceof PlumbError) || error.details.status !== 404 || typeof source !== 'string') throw error;
       const { fetchAtServer } = await import('./server-models.js');

@@ -4,11 +4,15 @@ import { modelsOf } from '../../loader/copy-store.js';
 import { splitOf } from '../../loader/split.js';
 import {
   count, dotted, element, fileName, iconButton, integer, make, nameOf, paragraph, problem, recall, remember, size,
-  toast,
+  tidy, toast,
 } from '../dom.js';
 import { explain } from '../explain.js';
+import { HUB, hubName } from '../../loader/hub.js';
+import { named } from '../../loader/names.js';
+import { hasToken, headersFor, tokenForm } from './hub-token.js';
 import { isName } from './model-files.js';
 import { kindOf, USE } from './offered.js';
+import { keepRate } from './rate.js';
 import { createDialog } from '../panels.js';
 
 /** @typedef {import('./loading.js').Source} Source */
@@ -36,7 +40,8 @@ function addDialog(another) {
         make('div', { className: 'row' }, make('button', { type: 'button', id: 'open' }, 'Open files…'),
           make('span', { className: 'figures' }, 'You can also drop GGUF files anywhere on the page.')),
         make('div', { id: 'plan', role: 'status' })),
-      section('stored', 'Stored on this device', make('ul', { id: 'kept' }))),
+      section('stored', 'Stored on this device', make('ul', { id: 'kept' })),
+      section('more', 'More models')),
     make('input', { type: 'file', id: 'file', accept: '.gguf', multiple: true, hidden: true })));
   return createDialog('models');
 }
@@ -46,6 +51,7 @@ function addDialog(another) {
  * @property {() => import('../../api/plumb.js').LoadOptions} options
  * @property {typeof import('./offered.js').OFFERED} offered  the first one is the default
  * @property {string} [key]  of the last chosen model in local storage
+ * @property {import('./catalogue.js').Use} [use]  the use of the models that the catalogue shows first
  * @property {string} [another]  the heading of the section that opens models which are not offered */
 
 export class ModelsDialog {
@@ -57,6 +63,9 @@ export class ModelsDialog {
   #name = element('model-name', 'span');
   /** @type {AbortController | undefined} */
   #lookup;
+  /** The list of more models, once the dialog was open.
+   * @type {Promise<ReturnType<typeof import('./catalogue-list.js').fillCatalogue>> | undefined} */
+  #catalogue;
 
   /** @param {Page} page */
   constructor(page) {
@@ -78,21 +87,25 @@ export class ModelsDialog {
       if (address) void this.#showPlan(address);
       else this.#plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
     });
-    element('offered', 'ul').replaceChildren(...this.#page.offered.map(({ url, name, about }) => make('li', {},
-      make('button', { type: 'button', className: 'title', onclick: () => this.#load(url) }, name,
-        make('span', { className: 'figures' }, about), make('span', { className: 'figures', role: 'status' })))));
+    element('offered', 'ul').replaceChildren(...this.#page.offered.map(({ name, about }) => make('li', {},
+      make('button', { type: 'button', className: 'title' }, name, make('span', { className: 'figures' }, about),
+        make('span', { className: 'figures' })))));
     element('open', 'button').addEventListener('click', () => file.click());
     file.addEventListener('change', () => {
       const files = [...file.files ?? []];
       file.value = '';
       if (files.length > 0) this.openFiles(files);
     });
-    this.#dialog.addEventListener('close', () => this.#lookup?.abort());
+    this.#dialog.addEventListener('close', () => {
+      this.#lookup?.abort();
+      void this.#catalogue?.then(({ stop }) => stop());
+    });
   }
 
   #open() {
-    this.#plan.replaceChildren();
+    this.#clearPlan();
     void this.#showPlaces();
+    void this.#showCatalogue();
     void this.#showFacts();
     void this.#showStored();
     if (!this.#dialog.open) this.#dialog.showModal();
@@ -135,16 +148,27 @@ export class ModelsDialog {
   }
 
   /** Shows what a model would need, and offers to load it.  With atOnce, loads it if it fits.
-   * @param {Source} source @param {{atOnce?: boolean, isChosen?: boolean}} [how]  isChosen: not by a link */
-  async #showPlan(source, { atOnce = false, isChosen = true } = {}) {
-    this.#lookup?.abort();
+   * @param {Source} source @param {{atOnce?: boolean, isChosen?: boolean, isGated?: boolean, at?: HTMLElement}} [how]
+   *   isChosen: not by a link; isGated: whether the hub asks who wants it; at: where to show it */
+  async #showPlan(source, { atOnce = false, isChosen = true, isGated = false, at } = {}) {
+    this.#clearPlan();
+    at?.append(this.#plan);
     const controller = this.#lookup = new AbortController();
+    const askForToken = () => tokenForm(pageOf(source), () => void this.#showPlan(source, { at, isChosen }));
+    if (isGated && !hasToken()) {
+      const form = askForToken();
+      this.#plan.replaceChildren(make('div', { className: 'plan' },
+        make('p', {}, 'The hub gives this model only to accounts that have accepted its conditions.'), form));
+      form.querySelector('input')?.focus();
+      return;
+    }
     this.#plan.replaceChildren(paragraph('Reading the header of the file…'));
     try {
       const { contextLength, kvType, precision, threads } = this.#page.options();
       const found = await Plumb.preflight(source, { contextLength, kvType, precision, threads, measure: !atOnce,
-        signal: controller.signal });
+        signal: controller.signal, ...headersFor(source) });
       if (controller.signal.aborted) return;
+      if (found.speed?.decode && found.memory) keepRate(found.speed.decode, found.memory.weights);
       if (atOnce && found.fits) return this.#load(source);
       if (!this.#dialog.open) this.#open();
       this.#plan.replaceChildren(planOf(found, source, () => this.#load(source, { isChosen })));
@@ -153,7 +177,8 @@ export class ModelsDialog {
     } catch (error) {
       if (controller.signal.aborted) return;
       if (!this.#dialog.open) this.#open();
-      this.#plan.replaceChildren(problem(explain(error)));
+      const isRefused = error instanceof PlumbError && [401, 403].includes(error.details.status) && isName(source);
+      this.#plan.replaceChildren(problem(explain(error), ...isRefused ? [askForToken()] : []));
     }
   }
 
@@ -203,18 +228,51 @@ export class ModelsDialog {
     if (kept.length === 0) list.append(make('li', { className: 'figures' }, 'Nothing yet.'));
   }
 
-  /** Says of each offered model whether it must still be fetched.  A host of the page may lack one; then it comes from
-   * the hub, after a question. */
+  /** Ends the look at a model, and moves its place back to the form for addresses. */
+  #clearPlan() {
+    this.#lookup?.abort();
+    this.#plan.replaceChildren();
+    element('another', 'section').append(this.#plan);
+  }
+
+  async #showCatalogue() {
+    if (this.#catalogue) return (await this.#catalogue).show();
+    const filling = this.#catalogue = import('./catalogue-list.js').then(({ fillCatalogue }) => fillCatalogue(
+      element('more', 'section'), (source, at, isGated = false) => {
+        const offered = this.#page.offered.find(({ hub }) => hub === source);
+        if (offered) void this.#choose(offered, at);
+        else void this.#showPlan(source, { at, isGated });
+      },
+      () => element('more', 'section').contains(this.#plan) && this.#clearPlan(), this.#page.use));
+    filling.catch(() => {
+      this.#catalogue = undefined;
+      element('more', 'section').append(paragraph('The list could not be loaded. Open this dialog again.'));
+    });
+  }
+
+  /** Keeps how fast an answer was, from which the speed of other models is expected.
+   * @param {number} tokensPerSecond */
+  async measured(tokensPerSecond) {
+    const info = await this.#page.loader.model?.info().catch(() => undefined);
+    if (info) keepRate(tokensPerSecond, info.weightBytes);
+  }
+
+  /** Says of each offered model whether it must still be fetched. */
   async #showPlaces() {
-    const { whereIs } = await import('./server-models.js');
-    for (const [i, { url, hub }] of this.#page.offered.entries()) {
+    for (const [i, one] of this.#page.offered.entries()) {
       const button = element('offered', 'ul').querySelectorAll('button')[i], note = button.lastElementChild;
-      const where = await isStored(url) ? 'here' : await whereIs(url);
+      button.onclick = () => void this.#choose(one, button.parentElement ?? button);
+      const where = await placeOf(one.url);
       if (note) note.textContent = where === 'fetched' ? 'Not here yet: the server of this page fetches it.'
-        : where === 'nowhere' ? `This server does not have it.${hub ? ' It is on the hub.' : ''}` : '';
-      button.disabled = where === 'nowhere' && !hub;
-      button.onclick = () => where === 'nowhere' && hub ? void this.#showPlan(hub) : this.#load(url);
+        : where === 'nowhere' ? 'This server does not have it. It is on the hub.' : '';
     }
+  }
+
+  /** Loads an offered model.  A host of the page may lack its file; then it comes from the hub, after a question.
+   * @param {Page['offered'][number]} one @param {HTMLElement} at */
+  async #choose({ url, hub }, at) {
+    if (await placeOf(url) === 'nowhere') void this.#showPlan(hub, { at });
+    else this.#load(url);
   }
 
   /** @param {File[]} files */
@@ -240,6 +298,9 @@ export class ModelsDialog {
 const isStored = async source => isName(source) ? Boolean(await Plumb.openCached(source).catch(() => undefined))
   : (await Plumb.listCached().catch(() => [])).some(one => splitOf(one.url).first === splitOf(source).first);
 
+/** Where the file of an offered model is. @param {string} url */
+const placeOf = async url => await isStored(url) ? 'here' : (await import('./server-models.js')).whereIs(url);
+
 /** The URL or the name that a text is. @param {unknown} text @returns {string | undefined} */
 function addressOf(text) {
   const trimmed = String(text).trim();
@@ -260,6 +321,12 @@ function nameOfSource(source) {
   const one = Array.isArray(source) ? source[0] : source;
   if (one instanceof File) return one.name.replace(/\.gguf$/i, '');
   return typeof one !== 'string' ? 'Model' : isName(one) ? one : fileName(one).replace(/\.gguf$/i, '');
+}
+
+/** The page of a model at the hub. @param {Source} source */
+function pageOf(source) {
+  const text = String(source), repository = named(text)?.model.repository ?? hubName(text)?.repository;
+  return `${HUB}/${repository ?? ''}`;
 }
 
 /** @param {Record<string, string>} entries */
@@ -285,7 +352,7 @@ function planOf(found, source, load) {
   const missing = typeof source !== 'string' || cached?.complete ? 0 : (fileBytes ?? NaN) - (cached?.bytes ?? 0);
   const download = missing > 0 ? `Download ${size(missing)}` : Number.isNaN(missing) && 'Download';
   return make('div', { className: 'plan' },
-    make('h4', {}, dotted([name || nameOfSource(source), fileBytes !== undefined && size(fileBytes)])),
+    make('h4', {}, dotted([tidy(name || nameOfSource(source)), fileBytes !== undefined && size(fileBytes)])),
     ...problems.map(why => problem(why)),
     ...memory ? [make('dl', {}, ...facts({
       Kind: dotted([architecture, `${(parameters / 1e6).toFixed(0)} million weights`,

@@ -5,15 +5,17 @@
 /** @param {string} file */
 const urlOf = file => new URL(`../../../models/${file}`, import.meta.url).href;
 
-/** The first one is the default.  hub: the name of a model that a host of the page may lack.
- * @type {{url: string, name: string, about: string, hub?: string}[]} */
+/** The first one is the default.  hub: the short name of a model, as a host of the page may lack its
+ * file. @type {{url: string, name: string, about: string, hub: string}[]} */
 export const OFFERED = [
-  { url: urlOf('SmolLM2-135M-Instruct.Q4_1.gguf'), name: 'SmolLM2 135M',
+  { url: urlOf('SmolLM2-135M-Instruct.Q4_1.gguf'), name: 'SmolLM2 135M', hub: 'smollm2:135m',
     about: 'for the first second: answers messages, 98 MB, Apache 2.0' },
   { url: urlOf('qwen2.5-coder-0.5b-instruct-q4_k_m.gguf'), name: 'Qwen2.5-Coder 0.5B', hub: 'qwen2.5-coder:0.5b',
     about: 'for real answers: writes text and code, 491 MB, Apache 2.0' },
-  { url: urlOf('gemma-3-270m.Q4_K_M.gguf'), name: 'Gemma 3 270M', about: 'continues a text, 253 MB, Gemma licence' },
-  { url: urlOf('all-MiniLM-L6-v2.Q8_0.gguf'), name: 'MiniLM L6', about: 'compares texts, 25 MB, Apache 2.0' },
+  { url: urlOf('gemma-3-270m.Q4_K_M.gguf'), name: 'Gemma 3 270M', hub: 'gemma3:270m-base',
+    about: 'continues a text, 253 MB, Gemma licence' },
+  { url: urlOf('all-MiniLM-L6-v2.Q8_0.gguf'), name: 'MiniLM L6', hub: 'all-minilm:22m',
+    about: 'compares texts, 25 MB, Apache 2.0' },
 ];
 
 const TEMPLATE = 'tokenizer.chat_template';

@@ -54,7 +54,7 @@ const loader = new Loader(() => ({}), state => {
 });
 const models = new ModelsDialog({ loader, options: () => ({}), key: 'search.model',
   another: 'Open another that computes embeddings',
-  offered: OFFERED.filter(({ url }) => url.includes('MiniLM')) });
+  offered: OFFERED.filter(({ url }) => url.includes('MiniLM')), use: 'search' });
 /** Ends the indexing that is running. @type {AbortController | undefined} */
 let indexing;
 /** Identifies what makes the vectors; empty: no model for it is loaded. */
