@@ -1,4 +1,4 @@
-/** An answer goes on after whatever has cut it off: the reader, a reload, a page that is left, a failed engine.  And the
+/** An answer goes on after whatever has cut it off: the reader, a reload, a page that is left, a failed engine.  The
  * page shows how far a prompt is read.  chat-limits.test.mjs has the limits of tokens. */
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
@@ -39,7 +39,7 @@ test('after Stop, a reload, another page and a failed engine an answer continues
   await page.reload();
   await state(page, 'ready');
   await goesOn();
-  await page.goto('about:blank');
+  await page.goto(`${where.url}README.md`);
   await page.goto(`${where.url}web/chat/`);
   await state(page, 'ready');
   await goesOn();
