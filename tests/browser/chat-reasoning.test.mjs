@@ -59,6 +59,11 @@ test('a budget of 0 turns reasoning off; without a budget an answer may be nothi
   assert.deepEqual(await free.evaluate(() => globalThis.seen), [[true, false], [false, false]],
     'it was folded while the model was thinking, and afterwards');
   assert.equal(await free.locator('details.reasoning summary').textContent(), 'Reasoning');
-  assert.equal(await free.getByRole('button', { name: 'Continue' }).count(), 0);
+  const thought = free.locator('details.reasoning div'), before = await thought.textContent() ?? '';
+  await free.getByRole('button', { name: 'Continue' }).click();
+  await free.waitForFunction(n => document.querySelector('details.reasoning div').textContent.length > n,
+    before.length);
+  await state(free, 'ready');
+  assert.ok((await thought.textContent() ?? '').startsWith(before), 'reasoning that was cut off goes on');
   await free.close();
 });

@@ -346,7 +346,7 @@ describe('a long conversation', () => {
       assert.equal(added.reduce((a, b) => a + b), 200, 'each is added once');
       assert.ok(Math.max(...added) <= 3, `added at a time: ${added}`);
       for (const n of [layouts, styles]) assert.ok(n <= 2 * added.length + OWN, `${n} for ${added.length} turns`);
-      assert.equal(other, 0, 'none is changed again');
+      assert.ok(other <= 100, `${other} changes: each is changed at most once again, when its code is highlighted`);
       const answers = messages.filter(({ role }) => role === 'assistant').map(({ content }) => content.length);
       assert.deepEqual(parsed.filter(n => n > 50).sort(), answers.sort(), 'each answer is parsed once');
       assert.deepEqual(await items(), all);

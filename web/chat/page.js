@@ -18,6 +18,7 @@ import { SavedStates } from './conversation/saved-states.js';
 import { setAside, turn } from './conversation/versions.js';
 import { Settings } from './settings.js';
 import { createSettingsDialog } from './settings-dialog.js';
+import { helpWithWriting } from './writing/writing.js';
 
 const UNSAVED = 'Not saved: the browser cannot store it. Export what you want to keep.';
 
@@ -115,6 +116,7 @@ const store = await openStore({
 const chats = new ConversationList(store, {
   current: () => state.conversation, choose, onChosen: side.closeIfCovering,
 });
+helpWithWriting({ all: () => store.list(), current: () => state.conversation, choose });
 choose(store.get(recall('chat')));
 void loading.then(keepPage);
 
@@ -370,7 +372,7 @@ function canSend() {
 
 page.prompt.addEventListener('input', canSend);
 page.prompt.addEventListener('keydown', event => {
-  if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+  if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.defaultPrevented) return;
   event.preventDefault();
   void send();
 });

@@ -1,6 +1,6 @@
 /* The answer that grows: asks the model, and shows and saves what arrives. */
 import { PlumbError } from '../../index.js';
-import { continuation } from './continuation.js';
+import { afterReasoning, continuation } from './continuation.js';
 import { count, dotted, toast } from '../dom.js';
 import { explain, ExplainedError } from '../explain.js';
 
@@ -44,6 +44,8 @@ export class Answering {
   #view;
   /** @type {Token[]} */
   #seen;
+  /** How many tokens were there before. */
+  #before;
   /** How many tokens of the context the conversation takes, if the model has said it. @type {number | undefined} */
   used;
   /** Tokens per second, if the answer was long enough to tell. @type {number | undefined} */
@@ -59,8 +61,10 @@ export class Answering {
     if (!open) chat.messages.push(message);
     const index = chat.messages.length - 1;
     this.#known = { figures: message.figures, cut: message.cut };
-    message.figures = 'stopped';   // shown if the page is reloaded during the answer
-    delete message.cut;
+    // Shown if the page is left during the answer.
+    message.figures = 'stopped';
+    message.cut = { by: 'stop', tokens: message.cut?.tokens ?? 0 };
+    delete message.problem;
     this.#messages = prompt(chat.messages.slice(0, index));
     this.#sampling = settings.sampling();
     this.#schema = open ? undefined : settings.schema();
@@ -68,6 +72,7 @@ export class Answering {
     this.#view = list.begin(message, index);
     save();
     this.#seen = open && tokens.get(open) || [];
+    this.#before = this.#seen.length;
     tokens.set(message, this.#seen);
   }
 
@@ -98,19 +103,28 @@ export class Answering {
       }
       if (now - savedAt > SAVE_INTERVAL) {
         savedAt = now;
+        this.#countTokens();
         save();
       }
     }
     const stats = lastStats();
     if (!stats) return;
-    const total = (this.#known.cut?.tokens ?? 0) + stats.tokens;
-    message.figures = summary({ ...stats, tokens: total }, trimmed());
-    if (stats.finishReason === 'length') {
-      message.cut = { by: stats.tokens === this.#sampling.maxTokens ? 'limit' : 'context', tokens: total };
+    const tokens = (this.#known.cut?.tokens ?? 0) + stats.tokens;
+    message.figures = summary({ ...stats, tokens }, trimmed());
+    delete message.cut;
+    if (stats.finishReason === 'abort') message.cut = { by: 'stop', tokens };
+    else if (stats.finishReason === 'length') {
+      message.cut = { by: stats.tokens === this.#sampling.maxTokens ? 'limit' : 'context', tokens };
     }
     this.used = stats.promptTokens + stats.tokens;
     if (stats.tokens >= MEASURED) this.speed = stats.decodeRate;
     if (chat) states.keep(this.question.chat.id, chat, this.used);
+  }
+
+  /** Notes how many tokens there are, for an answer that is left. */
+  #countTokens() {
+    const { cut } = this.#message;
+    if (cut) cut.tokens = (this.#known.cut?.tokens ?? 0) + this.#seen.length - this.#before;
   }
 
   /** Asks the model, and returns the answer in pieces.
@@ -125,8 +139,10 @@ export class Answering {
       onPromptProgress: (/** @type {import('../../index.js').PromptProgress} */ progress) => this.#view.read(progress),
     };
     if (open) {
-      const { ids, trimmed } = await continuation(model, messages, open, sampling.maxTokens);
-      return { pieces: model.generate(ids, own), trimmed: () => trimmed, stats: () => model.lastStats };
+      const { ids, trimmed, end } = await continuation(model, messages, open, sampling.maxTokens);
+      const pieces = model.generate(ids, { ...own, ...end && { special: [end] } });
+      return { pieces: afterReasoning(pieces, end, reasoning => this.#think(reasoning)), trimmed: () => trimmed,
+        stats: () => model.lastStats };
     }
     const thinks = schema === undefined && sampling.reasoningBudget !== 0, question = messages.pop();
     const template = sampling.reasoningBudget === undefined && thinks ? {} : { enable_thinking: thinks };
@@ -152,10 +168,16 @@ export class Answering {
     const why = this.#schema !== undefined && error instanceof PlumbError && BROKEN.includes(code)
       ? explain(new ExplainedError('No answer can keep the JSON Schema', 'Change it in the settings.', error.message))
       : explain(error);
+    const hasMore = this.#seen.length > this.#before;
+    this.#countTokens();
     delete message.figures;
-    if (!this.question.open) message.problem = why;
-    else {   // the part that there was before is still an answer
-      message.cut = cut;
+    if (!this.question.open) {
+      message.problem = why;
+      if (!hasMore) delete message.cut;
+      else if (message.cut) message.cut.by = 'failure';
+    } else {   // the part that there was before is still an answer
+      if (!hasMore) message.cut = cut;
+      else if (message.cut) message.cut.by = 'failure';
       if (figures !== undefined) message.figures = figures;
       toast(`The answer could not be continued. ${why.title}. ${why.advice}`);
     }

@@ -9,8 +9,9 @@
  * @property {string} [figures]  for an answer: how many tokens it has, how fast it was, and how it ended
  * @property {{title: string, advice: string, detail: string, code?: string}} [problem]  why an answer failed;
  *   code: as in PlumbError
- * @property {{by: 'limit' | 'context', tokens: number}} [cut]  for an answer that was cut off: by the setting for the
- *   longest answer, or by the end of the context; tokens: how many tokens it has
+ * @property {{by: 'limit' | 'context' | 'stop' | 'failure', tokens: number}} [cut]  for an answer that was cut off: by
+ *   the setting for the longest answer, the end of the context, the reader, who stopped it or left the page, or a
+ *   failure; tokens: how many tokens it has
  * @property {import('./versions.js').Versions} [versions]  other versions of this message and of those after it */
 /** @typedef {object} Conversation
  * @property {string} id
@@ -82,7 +83,8 @@ function messageOf(value, depth) {
     ...isText(value.figures, 1000) && { figures: value.figures },
     ...[title, advice, detail].every(text => isText(text, 10000))
       && { problem: { title, advice, detail, ...isText(code, 100) && { code } } },
-    ...['limit', 'context'].includes(by) && Number.isSafeInteger(tokens) && tokens >= 0 && { cut: { by, tokens } },
+    ...['limit', 'context', 'stop', 'failure'].includes(by) && Number.isSafeInteger(tokens) && tokens >= 0
+      && { cut: { by, tokens } },
     ...versions && { versions },
   };
 }

@@ -114,7 +114,7 @@ function fillAnswer(list, item, message, index) {
       ? make('button', { type: 'button', onclick: () => list.startEdit(index - 1) }, icon('edit'), 'Edit the message')
       : make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')]));
   }
-  if (message.cut) item.append(cutOffNotice(list, message.cut.by, index));
+  if (message.cut && (message.content || message.reasoning)) item.append(cutOffNotice(list, message.cut.by, index));
   const again = iconButton('again', 'Regenerate', () => {
     if (!actions.busy()) actions.regenerate(index);
   });
@@ -126,14 +126,19 @@ function fillAnswer(list, item, message, index) {
 }
 
 /** Says why an answer ends too early, with a button that continues it while it is the last one.
- * @param {MessageList} list @param {'limit' | 'context'} by @param {number} index */
+ * @param {MessageList} list @param {NonNullable<Message['cut']>['by']} by @param {number} index */
 function cutOffNotice({ messages, actions }, by, index) {
-  const { content, json } = messages[index] ?? {};   // JSON cannot be continued: its schema binds whole answers
+  // JSON cannot be continued: its schema binds whole answers.
+  const { content, reasoning, json } = messages[index] ?? {};
   const earlier = !json && messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
-  const why = by === 'limit' ? 'The answer was cut off at the length limit in the settings.'
-    : `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest messages.'
-      : 'Start a new chat, or set a longer context in the settings.'}`;
-  const canGoOn = messages[index - 1]?.role === 'user' && content && !json && (by === 'limit' || earlier);
+  const why = {
+    limit: 'The answer was cut off at the length limit in the settings.',
+    context: `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest '
+      + 'messages.' : 'Start a new chat, or set a longer context in the settings.'}`,
+    stop: 'The answer was stopped.', failure: 'The answer was cut off by the failure.',
+  }[by];
+  const canGoOn = messages[index - 1]?.role === 'user' && (content || reasoning) && !json
+    && (by !== 'context' || earlier);
   return make('div', { className: 'cut' }, make('p', {}, why), ...canGoOn
     ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
       'Continue')] : []);

@@ -172,7 +172,7 @@ export class MessageList {
       if (focused) focusPrompt();
     });
     announce(message.problem ? `The answer failed: ${message.problem.title}`
-      : message.figures?.endsWith('stopped') ? 'Stopped'
+      : message.cut?.by === 'stop' ? 'Stopped'
       : message.cut ? 'The answer was cut off' : 'The answer is complete');
   }
 }

@@ -1,0 +1,101 @@
+/** An answer goes on after whatever has cut it off: the reader, a reload, a page that is left, a failed engine.  The
+ * page shows how far a prompt is read.  chat-limits.test.mjs has the limits of tokens. */
+import assert from 'node:assert/strict';
+import { afterEach, test } from 'node:test';
+import { afterReasoning } from '../../web/chat/conversation/continuation.js';
+import { LONG, TINY, ask, open, setUp, state, stored } from './chat-page.mjs';
+
+const where = await setUp();
+let page;
+const said = () => page.textContent('#log > .assistant .text').then(text => text.trim());
+const grown = n => page.waitForFunction(n =>
+  document.querySelector('#log > .assistant .text').textContent.length > n, n);
+const settings = page => page.addInitScript(() => {
+  localStorage['plumb.settings'] ??= '{"temperature":0,"maxTokens":1000}';
+});
+afterEach(async () => {
+  assert.deepEqual(page?.problems ?? [], []);
+  await page?.context().close();
+  page = undefined;
+});
+
+/** Continues the answer, and checks that it has kept its text. */
+async function goesOn() {
+  const before = await said();
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await grown(before.length + 20);
+  assert.ok((await said()).startsWith(before), `${await said()}, begun as ${before}`);
+}
+
+test('after Stop, a reload, another page and a failed engine an answer continues', async () => {
+  page = await open(where, '', {}, settings);
+  await state(page, 'ready');
+  await ask(page, LONG);
+  await grown(40);
+  await page.keyboard.press('Escape');
+  await state(page, 'ready');
+  assert.match(await page.textContent('#log .cut'), /^The answer was stopped\./);
+  await goesOn();
+  await page.reload();
+  await state(page, 'ready');
+  await goesOn();
+  await page.goto(`${where.url}README.md`);
+  await page.goto(`${where.url}web/chat/`);
+  await state(page, 'ready');
+  await goesOn();
+  for (const worker of page.workers()) {
+    await worker.evaluate(() => void setTimeout(() => { throw new Error('the engine broke'); })).catch(() => {});
+  }
+  await page.getByText('The answer could not be continued.').waitFor();
+  await state(page, 'ready');   // it has been reloaded
+  await goesOn();
+  const [{ messages }] = await stored(page);
+  assert.equal(messages.length, 2);
+  assert.ok(messages[1].cut.tokens > 20);
+});
+
+test('an answer whose engine fails shows why, and continues', async () => {
+  page = await open(where, '', {}, settings);
+  await state(page, 'ready');
+  await ask(page, LONG);
+  await grown(40);
+  for (const worker of page.workers()) {
+    await worker.evaluate(() => void setTimeout(() => { throw new Error('the engine broke'); })).catch(() => {});
+  }
+  await page.locator('#log .problem', { hasText: 'The engine stopped' }).waitFor();
+  await state(page, 'ready');
+  await goesOn();
+  assert.equal(await page.locator('#log .problem').count(), 0);
+});
+
+test('while a long prompt is read, a bar in the place of the answer shows how far', async () => {
+  page = await open(where, `?model=${TINY}`);
+  await state(page, 'ready');
+  await page.evaluate(() => {
+    globalThis.seen = [];
+    new MutationObserver(() => {
+      const bar = document.querySelector('#log .assistant progress');
+      if (bar) globalThis.seen.push([bar.value, bar.getAttribute('aria-label'), bar.nextSibling.textContent]);
+    }).observe(document.querySelector('#log'), { childList: true, subtree: true, attributes: true });
+  });
+  await ask(page, 'many words '.repeat(40));
+  await state(page, 'ready');
+  const seen = await page.evaluate(() => globalThis.seen);
+  assert.ok(seen.length > 0);
+  const [, name, text] = seen[0];
+  assert.equal(name, 'Reading the conversation');
+  assert.match(text, /^Reading \d+% {2}· {2}\d+ of \d+ tokens/);
+  assert.equal(await page.locator('#log progress').count(), 0, 'it is gone when the answer is there');
+});
+
+test('reasoning that goes on ends where its tag is, in however many pieces it comes', async () => {
+  const text = 'so it is</think>\n\nYes </think> it is', end = '</think>';
+  for (let step = 1; step <= text.length; step++) {
+    const pieces = (async function* () {
+      for (let i = 0; i < text.length; i += step) yield text.slice(i, i + step);
+    })();
+    let thought = '', answer = '';
+    for await (const piece of afterReasoning(pieces, end, more => { thought += more; })) answer += piece;
+    assert.deepEqual([thought, answer], ['so it is', 'Yes </think> it is']);
+  }
+});
