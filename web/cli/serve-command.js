@@ -4,6 +4,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { reasonOf } from '../base/errors.js';
 import { isRemote } from '../loader/resolve.js';
+import { splitOf } from '../loader/split.js';
 import { createHandler } from '../node/fetch.js';
 import { places } from '../node/places.js';
 import { startServer } from '../node/server.js';
@@ -61,7 +62,7 @@ async function modelsOf(words) {
   for (const word of words) {
     const [, given, source] = /^([\w.:-]+)=(.+)$/s.exec(word) ?? [];
     const isFile = /^https?:/i.test(word) || !isRemote(word, places);
-    const name = given ?? (isFile ? basename(word).replace(/\.gguf$/i, '').replace(/-00001-of-\d{5}$/, '') : word);
+    const name = given ?? (isFile ? splitOf(basename(word)).stem : word);
     if (name in models) throw new CommandError(`serve: two models have the name ${name}; give one as NAME=MODEL`);
     models[name] = source ?? word;
   }
