@@ -62,7 +62,7 @@ export function textOf(place, content) {
     const { type, text, refusal = text, data } = Object(part);
     if (typeof refusal === 'string') return refusal;
     if (type === 'input_json' && typeof data === 'object') return JSON.stringify(data, null, 2);
-    throw argumentError(`${place}[${i}] has type ${JSON.stringify(type)} and no text, expected {type: 'input_text', `
-      + "text} or {type: 'input_json', data}; models read text only");
+    throw argumentError(`${place}[${i}] has type ${JSON.stringify(type)}, expected {type: 'input_text', text} `
+      + "or {type: 'input_json', data}; models read text only");
   }).join('\n');
 }

@@ -79,7 +79,7 @@ export function createHandler(plumb, options = {}) {
     }
     const names = (route.pattern.exec(path) ?? []).slice(1).map(decoded), options = { signal };
     if (route.method !== 'POST') return responseOf(await route.endpoint({ body: undefined, names, options }));
-    const body = await bodyOf(request, maxBody), end = await turns.take(signal);
+    const body = await bodyOf(request, maxBody), end = route.waits ? await turns.take(signal) : () => {};
     try {
       const response = ending(responseOf(await route.endpoint({ body, names, options })), { end, signal, stalled });
       signal.throwIfAborted();
