@@ -308,8 +308,7 @@ case $target in
         apt_install
         need_npm . playwright-core
         need_npm web markdown-it
-        # The optional packages are node-llama-cpp for GPUs and other systems.
-        need_npm tests/bench node-llama-cpp --ignore-scripts --omit=optional
+        need_npm tests/bench node-llama-cpp --ignore-scripts
         need_wasmtime
         need_gguf
         need_onnx

@@ -144,7 +144,7 @@ test('requests that cannot be answered are errors that name the place', async ()
     [() => ask({ input: [] }), /input is an array, expected a string or a non-empty array/],
     [() => ask({ input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'x' }] }] }),
       /input\[0\].content\[0\] has type "input_image", expected .* models read text only$/],
-    [() => ask({ input: [{ type: 'web_search_call' }] }), /input\[0\] has type "web_search_call", expected a message/],
+    [() => ask({ input: [{ type: 'web_search_call' }] }), /input\[0\] has type "web_search_call", expected "message"/],
     [() => ask({ input: [{ role: 'user' }] }), /input\[0\].content is undefined, expected a string or an array/],
     [() => ask({ temperature: 1 }), /unknown option "temperature"/],
     [() => ask({}, []), /expected an object of 1 to 400 questions/],

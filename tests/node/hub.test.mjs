@@ -7,6 +7,7 @@ import { beforeEach, test } from 'node:test';
 import { candidates, hubName, modelsAmong } from '../../web/loader/hub.js';
 import { chosenOf, searchHub } from '../../web/loader/hub-search.js';
 import { named, NAMES, nearest } from '../../web/loader/names.js';
+import { createHandler } from '../../web/node/fetch.js';
 import { Plumb } from '../../web/node/index.js';
 import { copies, expected, files, load, network, noWaits, sha256 } from './downloads.mjs';
 import { imitateHub } from './hub-server.mjs';
@@ -392,4 +393,34 @@ test('pull downloads without loading, verifies what is here, and refuses what is
   const full = plumbOn({ ...noWaits, store: { list: async () => [], take: async () => { throw new Error('no room'); } },
     hub: () => ({ url: hub.url }) });
   await fails(full.pull(name), 'PLUMB_ERROR_IO', /m-Q8_0\.gguf: no copy is kept: no room$/);
+});
+
+test("Ollama's pull downloads a name of the hub, tells how far it is, and the model answers then", async t => {
+  const hub = await hubOf(t, { 'org/m': { files: { 'm-Q8_0.gguf': tiny, 'bad-Q4_0.gguf': other } } });
+  const handler = createHandler({ models: {}, pull: true, load: { threads: 1 } }), name = 'hf:org/m:Q8_0';
+  t.after(() => handler.close());
+  const post = (path, body) => handler(`http://localhost/api/${path}`, { method: 'POST', body: JSON.stringify(body) });
+  const lines = async body => (await (await post('pull', body)).text()).trim().split('\n').map(JSON.parse);
+  const [first, ...rest] = await lines({ model: name });
+  assert.deepEqual([first, rest.at(-1)], [{ status: 'pulling manifest' }, { status: 'success' }]);
+  const { completed, total } = rest.at(-2);
+  assert.deepEqual([completed, total], [tiny.length, tiny.length]);
+  const asked = hub.seen.length;
+  assert.deepEqual(await (await post('pull', { model: name, stream: false })).json(), { status: 'success' });
+  assert.equal(hub.seen.length, asked);
+  const answer = await (await post('generate', { model: name, prompt: 'a', raw: true, stream: false,
+    options: { num_predict: 2 } })).json();
+  assert.equal(answer.eval_count, 2);
+  assert.match((await lines({ model: 'hf:org/m:Q4_0' })).at(-1).error, /^api\/pull: .*bad-Q4_0.gguf: .*GGUF version/);
+  for (const wrong of [`${hub.url}/org/m/resolve/main/m-Q8_0.gguf`, '/etc/passwd', 'file:///etc/passwd']) {
+    const response = await post('pull', { model: wrong });
+    assert.deepEqual([response.status, (await response.json()).error],
+      [400, `api/pull: ${JSON.stringify(wrong)} is no name of a model on the hub`]);
+  }
+  const away = new AbortController(), seen = hub.sent.length;
+  const { body } = await handler('http://localhost/api/pull', { method: 'POST', signal: away.signal,
+    body: JSON.stringify({ model: 'hf:org/m:m-Q8_0.gguf' }) });
+  away.abort(new Error('gone'));
+  await assert.rejects(async () => { for await (const _ of body); }, /gone/);
+  assert(hub.sent.length <= seen + 1);
 });

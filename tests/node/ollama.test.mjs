@@ -240,7 +240,8 @@ test('errors have Ollama\'s shape, and name what is wrong', async () => {
     ['generate', { model: 'smol', prompt: 'a', raw: true, format: 'json' }, 400, /format needs a chat template/],
     ['chat', { ...ASK, model: 'mini' }, 400, /chat_template|embeddings/],
     ['chat', { ...ASK, model: 'gone' }, 500, /no\/file/],
-    ['pull', { model: 'smol' }, 404, /^there is no \/api\/pull$/],
+    ['push', { model: 'smol' }, 404, /^there is no \/api\/push$/],
+    ['pull', { model: 'hf:org/repo' }, 403, /not download models .*--pull, or run "plumb pull hf:org\/repo/],
     ['tags', {}, 405, /\/api\/tags takes GET, not POST/],
   ]) {
     const response = await post(path, body), answer = await response.json();

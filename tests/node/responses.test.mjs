@@ -328,7 +328,7 @@ test('what is wrong or not there is an error that names it', async () => {
     [{ input: [null] }, /input\[0\]\.role is undefined/],
     [{ input: [user(QUESTION), { type: 'web_search_call' }] }, /input\[1\] has type "web_search_call", expected "mess/],
     [{ input: [user([{ type: 'input_image', image_url: 'x' }])] }, /input\[0\]\.content\[0\] has type "input_image"/],
-    [{ input: [user(5)] }, /input\[0\]\.content is neither a string nor an array/],
+    [{ input: [user(5)] }, /input\[0\]\.content is number, expected a string or an array/],
     [{ input: [{ type: 'function_call', name: 'add', arguments: '{}' }] }, /input\[0\]\.call_id is undefined/],
     [{ input: [{ role: 'robot', content: 'x' }] }, /input\[0\]\.role is "robot", expected one of/],
     [{ input: [{ type: 'item_reference', id: 'msg_5' }] }, /input\[0\]: no response that is kept has an item "msg_5"/],

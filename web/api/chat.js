@@ -4,6 +4,7 @@
 import { mapped } from '../base/async.js';
 import { argumentError, PlumbError } from '../base/errors.js';
 import * as known from '../base/options.js';
+import { firstThatFits, mostOfPrompt } from '../answers/fitting.js';
 import { CONTINUED, POOL } from '../answers/formats.js';
 import { jsonSchemaOf, plainTools } from '../answers/constraint.js';
 import { withSchemaShown } from '../answers/system-text.js';
@@ -391,27 +392,6 @@ export class Chat {
 /** How many tokens stay at least in a full context: Xiao et al. 2024, "Efficient Streaming Language Models with
  * Attention Sinks", table 2. */
 const LEAST_SINKS = 4;
-
-/** The upper bound on the tokens of a prompt that leaves room for the answer, which needs maxTokens, or a quarter of
- * the context if that is less. @param {number} contextLength @param {number} [maxTokens] */
-export const mostOfPrompt = (contextLength, maxTokens = Infinity) =>
-  contextLength - Math.min(maxTokens, Math.floor(contextLength / 4));
-
-/** Finds the first turn from which the chat fits, or else the last turn.  It bisects, because tokenizing a long chat
- * takes long.
- * @param {number[]} turns  indexes of the messages at which turns begin; at least one
- * @param {(turn: number) => Promise<boolean>} fits
- * @param {AbortSignal} [signal] @returns {Promise<number | undefined>}  undefined if it was aborted */
-export async function firstThatFits(turns, fits, signal) {
-  let low = 0, high = turns.length - 1;
-  while (low < high) {
-    if (signal?.aborted) return undefined;
-    const middle = (low + high) >> 1;
-    if (await fits(turns[middle])) high = middle;
-    else low = middle + 1;
-  }
-  return turns[low];
-}
 
 /** @param {Message | undefined} message */
 const isSystem = message => message?.role === 'system' || message?.role === 'developer';

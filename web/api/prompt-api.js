@@ -1,6 +1,7 @@
 /* plumb-llm/prompt-api: a GGUF model with the interface of the Prompt API, LanguageModel
  * (https://webmachinelearning.github.io/prompt-api).  Models read text only, and tools are not supported. */
 import { onAbort, unlessAborted } from '../base/async.js';
+import { firstThatFits } from '../answers/fitting.js';
 
 /** @typedef {import('./plumb.js').Library} Library
  * @typedef {import('./plumb.js').Model} Model
@@ -142,17 +143,16 @@ export class LanguageModelSession extends EventTarget {
 
   /** The messages with others behind them, without the oldest ones if all do not fit. @param {Message[]} added */
   async #fitting(added) {
-    const { kept, window } = this.#state;
-    let messages = [...this.#state.messages, ...added];
-    for (let n = await this.#count(messages); n >= window; n = await this.#count(messages)) {
-      if (messages.length - added.length <= kept) {
-        throw dom('QuotaExceededError', `the prompt needs ${n} tokens, but the context holds ${window}`);
-      }
-      messages = messages.filter((_, i) => i !== kept);
-      const event = new Event('contextoverflow');
-      this.dispatchEvent(event);
-      this.oncontextoverflow?.(event);
-    }
+    const { kept, window, messages: before } = this.#state, all = [...before, ...added];
+    const from = (/** @type {number} */ first) => [...all.slice(0, kept), ...all.slice(first)];
+    if (await this.#count(all) < window) return all;
+    const others = Array.from({ length: before.length - kept }, (_, i) => kept + i + 1);
+    const first = await firstThatFits(others, async one => await this.#count(from(one)) < window) ?? kept;
+    const messages = from(first), n = await this.#count(messages);
+    if (n >= window) throw dom('QuotaExceededError', `the prompt needs ${n} tokens, but the context holds ${window}`);
+    const event = new Event('contextoverflow');
+    this.dispatchEvent(event);
+    this.oncontextoverflow?.(event);
     return messages;
   }
 

@@ -351,6 +351,7 @@ export const OLLAMA_EMBED = {
   ...OLLAMA_ANY, input: embeddingInput, truncate: boolean, dimensions: count,
 };
 export const OLLAMA_EMBEDDINGS = { ...OLLAMA_ANY, prompt: string };
+export const OLLAMA_PULL = { model: text, name: text, stream: boolean, insecure: oneOf(false) };
 export const OLLAMA_SHOW = {
   model: text, name: text, verbose: boolean, system: string, template: string, options: object,
 };
@@ -362,7 +363,7 @@ export const RERANK = {
 };
 export const CLIENT = { models: object, otherModels: boolean, load: object, memory: count };
 export const HANDLER = {
-  ...CLIENT, idle: within(0, Infinity), parallel: integerFrom(1, 16), queue: maximum, maxBody: count,
+  ...CLIENT, idle: within(0, Infinity), pull: boolean, parallel: integerFrom(1, 16), queue: maximum, maxBody: count,
   stalled: within(0, 86400), only: oneOf('embeddings'),
 };
 /** The bodies of requests for tokens and for their text. */

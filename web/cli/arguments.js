@@ -144,6 +144,7 @@ const OPTIONS = [
   option('--idle', 'serve', integer(1, 1 << 21), 'idle'),
   option('--grace', 'serve', integer(0, 1 << 16), 'grace'),
   option('--embeddings', 'serve', flag, 'embeddings'),
+  option('--pull', 'serve', flag, 'pull'),
   option('--cors', 'serve', text, 'origins', true),
   option('--name', 'serve', text, 'names', true),
   option('--log', 'serve', oneOf('text', 'json', 'none'), 'log'),

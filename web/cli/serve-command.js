@@ -4,6 +4,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { reasonOf } from '../base/errors.js';
 import { isRemote } from '../loader/resolve.js';
+import { splitOf } from '../loader/split.js';
 import { createHandler } from '../node/fetch.js';
 import { places } from '../node/places.js';
 import { startServer } from '../node/server.js';
@@ -35,6 +36,7 @@ that are on this machine, as plumb list names them.
   --idle SECONDS        closes a model that nobody used for so long; default:
                         never
   --embeddings          answers only requests for embeddings, reranking, tokens
+  --pull                lets clients download models of the hub (/api/pull)
   --cors ORIGIN         lets pages of another site use the server; * means all
   --name NAME           a host name that requests may use, such as a proxy's
   --log text|json|none  one line for each request, on standard error
@@ -45,8 +47,8 @@ that are on this machine, as plumb list names them.
 
 Paths: /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings,
 /v1/decisions, /v1/systemone, /v1/models, /rerank, /tokenize, /detokenize,
-/health, /metrics (Prometheus);
-of Ollama /api/chat, /api/generate, /api/embed, /api/tags, /api/show, /api/ps.
+/health, /metrics (Prometheus); of Ollama /api/chat, /api/generate, /api/embed,
+/api/tags, /api/show, /api/ps, /api/pull.
 `;
 
 const PORT = 11434, GRACE = 10;
@@ -61,7 +63,7 @@ async function modelsOf(words) {
   for (const word of words) {
     const [, given, source] = /^([\w.:-]+)=(.+)$/s.exec(word) ?? [];
     const isFile = /^https?:/i.test(word) || !isRemote(word, places);
-    const name = given ?? (isFile ? basename(word).replace(/\.gguf$/i, '').replace(/-00001-of-\d{5}$/, '') : word);
+    const name = given ?? (isFile ? splitOf(basename(word)).stem : word);
     if (name in models) throw new CommandError(`serve: two models have the name ${name}; give one as NAME=MODEL`);
     models[name] = source ?? word;
   }
@@ -95,7 +97,7 @@ export async function serve(words, values) {
   const models = await modelsOf(words);
   const handler = createHandler({
     models, load: { ...pick(values, LOAD), chatTemplate: await templateOf('serve', values) },
-    memory: values.memory ?? Math.floor(totalmem() / 2), idle: values.idle,
+    memory: values.memory ?? Math.floor(totalmem() / 2), idle: values.idle, pull: values.pull,
     parallel: values.parallel, queue: values.queue, only: values.embeddings ? 'embeddings' : undefined,
   });
   const apiKey = values.apiKey ?? (process.env.PLUMB_API_KEY || undefined);

@@ -6,6 +6,7 @@ import { pause as wait, retryAfter } from './download.js';
 import { send } from './request.js';
 import { urlOf } from './secrets.js';
 import { sum } from './progress.js';
+import { splitOf } from './split.js';
 import { streamChunks } from './stream.js';
 
 /** The server, unless the host says another. */
@@ -28,8 +29,6 @@ const TYPE = /(?:^|[-._:/])((?:I?Q\d+|TQ\d)(?:_[A-Z0-9]+)*|MXFP4(?:_MOE)?|NVFP4|
 const PREFERRED = ['Q4_K_M', 'Q4_0', 'Q4_K_S', 'IQ4_NL', 'IQ4_XS', 'Q4_1', 'Q5_K_M', 'Q5_K_S', 'Q6_K', 'Q8_0'];
 /** Names of files that are no models: projectors of images, measurements, drafts (all as in llama.cpp), adapters. */
 const NO_MODEL = /mmproj|imatrix|(^|[-_.])(mtp|eagle3|dflash|dspark|lora|adapter|control[-_]vector)[-_.]/i;
-/** Matches a file of a split model. */
-const SHARD = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i;
 
 /** The type of weights that a name ends in. @param {string} name */
 export const typeIn = name => TYPE.exec(name)?.[1];
@@ -108,23 +107,21 @@ export function modelsAmong(files, whole = true) {
   /** @type {Map<string, HubFile[]>} */
   const groups = new Map();
   for (const file of files) {
-    const [, prefix, , count] = SHARD.exec(file.path) ?? [];
-    const key = prefix === undefined ? file.path : `${prefix} of ${count}`;
-    const group = groups.get(key);
+    const { first } = splitOf(file.path), group = groups.get(first);
     if (group) group.push(file);
-    else groups.set(key, [file]);
+    else groups.set(first, [file]);
   }
   return [...groups.values()].flatMap(parts => {
-    const sorted = parts.sort((a, b) => a.path < b.path ? -1 : 1), count = Number(SHARD.exec(parts[0].path)?.[3] ?? 1);
-    const isWhole = parts.length === count
-      && sorted.every((one, i) => count === 1 || Number(SHARD.exec(one.path)?.[2]) === i + 1);
+    const sorted = parts.sort((a, b) => a.path < b.path ? -1 : 1);
+    const isWhole = parts.length === splitOf(parts[0].path).count
+      && sorted.every((one, i) => splitOf(one.path).number === i + 1);
     if (whole && !isWhole) return [];
     return [{ path: sorted[0].path, size: sum(parts.map(({ size }) => size)) ?? 0, parts: sorted }];
   });
 }
 
 /** The name of a model's file, without what only a part has. @param {HubModel} model */
-const stem = ({ path }) => (SHARD.exec(path)?.[1] ?? path).replace(/\.gguf$/i, '');
+const stem = ({ path }) => splitOf(path).stem;
 
 /** The type of a model's weights, in capitals, from the name of its file or of its folder. @param {HubModel} model */
 function typeOf(model) {

@@ -3,16 +3,21 @@ import { argumentError } from '../base/errors.js';
 import { shownUrl } from './secrets.js';
 
 /** Matches the number of a file of a split model, and the name of the first one. */
-const NUMBER = /-\d{5}-of-(\d{5})\.gguf(?=$|[?#])/i;
+const NUMBER = /-(\d{5})-of-(\d{5})\.gguf(?=$|[?#])/i;
 const SPLIT = /-00001-of-(\d{5})\.gguf(?=$|[?#])/;
 /** The most files that one name may represent. */
 const MAX_PARTS = 999;
 
-/** The name or URL that stands for all files of a model, and how many these are. @param {string} name
- * @returns {{first: string, count: number}} */
-export const splitOf = name => ({
-  first: name.replace(NUMBER, '-00001-of-$1.gguf'), count: Number(NUMBER.exec(name)?.[1] ?? 1),
-});
+/** What the name or URL of a file says: the one that stands for all files of the model, the name without what only a
+ * file has, and which one of how many files it is.
+ * @param {string} name @returns {{first: string, stem: string, number: number, count: number}} */
+export function splitOf(name) {
+  const [whole, number = 1, count = 1] = NUMBER.exec(name) ?? ['.gguf'];
+  return {
+    first: name.replace(NUMBER, '-00001-of-$2.gguf'), number: Number(number), count: Number(count),
+    stem: name.toLowerCase().endsWith(whole.toLowerCase()) ? name.slice(0, -whole.length) : name,
+  };
+}
 
 /** All files of a model: the name of the first file of a split model represents them all. @param {string | URL} source
  * @returns {(string | URL)[]} */

@@ -24,8 +24,8 @@ import { Metrics } from './metrics.js';
 /** @typedef {{time: string, method: string, path: string, status: number, seconds: number, error?: string}} LogLine
  *   status: 499 if the client went away before */
 
-/** The paths of the API. */
-const API = /^\/(v1|api|health|metrics|rerank|tokenize|detokenize)(\/|$)/;
+/** The path that only a server has. */
+const METRICS = '/metrics';
 const METHODS = ['GET', 'HEAD', 'POST', 'DELETE'];
 /** Milliseconds after which a client that takes no more bytes is given up, and in which a request must arrive. */
 const STALLED = 60_000, ARRIVES = 120_000;
@@ -52,7 +52,8 @@ export async function startServer(handler, { host = '127.0.0.1', port = 0, log =
       running.delete(abort);
       const seconds = (performance.now() - start) / 1000;
       const status = response.writableFinished ? response.statusCode : CLIENT_GONE;
-      metrics.request(API.test(path) ? handler.routeOf(path) ?? 'other' : 'page', status, seconds);
+      const isApi = path === METRICS || handler.has(path);
+      metrics.request(isApi ? handler.routeOf(path) ?? 'other' : 'page', status, seconds);
       log({ time: new Date().toISOString(), method: request.method ?? '', path, status,
         seconds: Number(seconds.toFixed(3)), ...failure && { error: failure.message } });
     });
@@ -115,7 +116,7 @@ async function answer(incoming, response, signal, { handler, metrics, host, apiK
     response.end();
     return;
   }
-  if (!API.test(path.replace(/\?.*$/s, ''))) {
+  if (path !== METRICS && !handler.has(path.replace(/\?.*$/s, ''))) {
     if (!page) throw new HttpError(404, `there is no ${path}`, 'not_found');
     return page(incoming, response);
   }
@@ -123,7 +124,7 @@ async function answer(incoming, response, signal, { handler, metrics, host, apiK
     throw new HttpError(401, 'the key is missing or wrong: send "Authorization: Bearer KEY"', 'invalid_api_key',
       { 'WWW-Authenticate': 'Bearer' });
   }
-  if (path === '/metrics' && incoming.method === 'GET') {
+  if (path === METRICS && incoming.method === 'GET') {
     response.writeHead(200, { 'Content-Type': 'text/plain; version=0.0.4; charset=utf-8' });
     response.end(await metrics.text(handler));
     return;

@@ -93,6 +93,8 @@ import {
  * @property {{index: number, delta: Delta, logprobs: Logprobs | null, finish_reason: FinishReason | null}[]} choices
  * @property {Usage | null} [usage]  with include_usage: null in all chunks but the last */
 
+/** A method of Completions for responses. */
+export const FITS = Symbol('fits');
 /** Who asks, for messages. */
 const WHERE = 'chat.completions.create';
 
@@ -140,6 +142,18 @@ export class Completions {
     } catch (error) {
       ended([]);
       throw error;
+    }
+  }
+
+  /** Whether the prompt of a request fits into the context. @param {CompletionParameters} params
+   * @param {AbortSignal} [signal] */
+  async [FITS](params, signal) {
+    const request = checked(params), { model, free } = await this.#hold(WHERE, request.model, signal);
+    try {
+      const [ids, { contextLength }] = await Promise.all([promptOf(model, request), model.info()]);
+      return ids.length <= contextLength;
+    } finally {
+      free();
     }
   }
 }
@@ -201,12 +215,16 @@ function plain(message, where) {
   return { ...message, role, content };
 }
 
+/** The tokens of the messages. @param {AnsweringModel} model @param {ReturnType<typeof checked>} request */
+const promptOf = (model, { messages, variables, about: { tools } }) =>
+  model.tokenizeChat(messages, { ...variables, ...tools && { tools } });
+
 /** Asks the model, and waits for the first part of the first answer.
  * @param {AnsweringModel} model @param {ReturnType<typeof checked>} request @param {AbortSignal} signal */
 async function begin(model, request, signal) {
-  const { about, logprobs, variables, messages, model: name } = request;
+  const { about, logprobs, model: name } = request;
   const head = await headOf(model, `chatcmpl-${randomHex(12)}`, /** @type {const} */ ('chat.completion'), name);
-  const ids = await model.tokenizeChat(messages, { ...variables, ...about.tools && { tools: about.tools } });
+  const ids = await promptOf(model, request);
   /** The texts of the answers, and their tokens.
    * @type {{reader: import('../answers/answer.js').AnswerReader, queue: TokenQueue}[]} */
   const texts = [];

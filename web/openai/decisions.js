@@ -4,6 +4,7 @@
 import { argumentError } from '../base/errors.js';
 import * as known from '../base/options.js';
 import { givenOf, nameOf } from './answering.js';
+import { messagesOf, textOf } from './items.js';
 
 /** @typedef {import('../answers/messages.js').Message} Message
  * @typedef {import('../answers/decisions.js').DecisionQuestion} DecisionQuestion
@@ -85,7 +86,7 @@ export class Decisions {
     if (input === undefined) throw argumentError(`${where}: input is missing`);
     const asked = (questions ?? []).map((/** @type {any} */ one, /** @type {number} */ i) =>
       questionOf(`${where}: questions[${i}]`, one));
-    const context = typeof input === 'string' ? input : messagesOf(`${where}: input`, input);
+    const context = typeof input === 'string' ? input : messagesOf(where, input);
     const { answers, stats, model } = await this.#decide(where, given, options, context,
       Object.fromEntries(Object.entries(asked)));
     const tokens = tokensOf(stats);
@@ -138,40 +139,6 @@ function entryText(where, value) {
   return text;
 }
 
-/** The text of a content. @param {string} where @param {any} content */
-function contentText(where, content) {
-  if (typeof content === 'string') return content;
-  if (!Array.isArray(content)) {
-    throw argumentError(`${where} is ${typeof content}, expected a string or an array of parts`);
-  }
-  return content.map((part, i) => {
-    const { type, text, data, refusal } = Object(part), value = type === 'input_json' ? data : text ?? refusal;
-    const isText = ['input_text', 'output_text', 'refusal'].includes(type) && typeof value === 'string';
-    if (isText || type === 'input_json' && typeof data === 'object') return entryText(where, value);
-    throw argumentError(`${where}[${i}] has type ${JSON.stringify(type)}, expected {type: 'input_text', text} or `
-      + "{type: 'input_json', data}; models read text only");
-  }).join('\n');
-}
-
-/** The input as messages of a chat. @param {string} where @param {any[]} items @returns {Message[]} */
-function messagesOf(where, items) {
-  return items.map((item, i) => {
-    const { type = 'message', role, content, call_id: id, name, arguments: args, input, output } = Object(item);
-    const place = `${where}[${i}]`, call = (/** @type {string} */ text) => /** @type {Message} */ ({
-      role: 'assistant', content: null,
-      tool_calls: [{ id, type: 'function', function: { name: String(name), arguments: String(text) } }],
-    });
-    if (type === 'message') return { role, content: contentText(`${place}.content`, content) };
-    if (type === 'function_call') return call(args);
-    if (type === 'custom_tool_call') return call(JSON.stringify({ input }));
-    if (type === 'function_call_output' || type === 'custom_tool_call_output') {
-      return { role: 'tool', tool_call_id: id, content: contentText(`${place}.output`, output) };
-    }
-    throw argumentError(`${place} has type ${JSON.stringify(type)}, expected a message, or a call of a function or `
-      + 'custom tool or its output');
-  });
-}
-
 /** @param {string} where @param {any} question @returns {DecisionQuestion} */
 function questionOf(where, question) {
   const { type, name, instructions, choices, levels, calibration, ...more } = Object(question);
@@ -180,7 +147,7 @@ function questionOf(where, question) {
   }
   if (!['string', 'undefined'].includes(typeof name)) throw argumentError(`${where}: name is no string`);
   const asked = {
-    instructions: contentText(`${where}: instructions`, instructions), ...calibration && { calibration },
+    instructions: textOf(`${where}: instructions`, instructions), ...calibration && { calibration },
   };
   const labels = (/** @type {any} */ list, /** @type {string} */ key) => !Array.isArray(list) ? list : list.map(one => {
     const { [key]: value, description, ...more } = Object(one);

@@ -5,7 +5,7 @@ import { randomHex } from '../base/hex.js';
 
 /** @typedef {import('./completions.js').ChatCompletionChunk} ChatCompletionChunk
  * @typedef {import('./completions.js').TokenLogprob} TokenLogprob
- * @typedef {import('./response-input.js').Item} Item */
+ * @typedef {import('./items.js').Item} Item */
 /** @typedef {{kind: keyof typeof KINDS, id: string, fields: object, text: string, logprobs: TokenLogprob[]}} Open  an
  *   item that grows */
 /** @typedef {{type: string, sequence_number: number, [more: string]: any}} ResponseEvent */

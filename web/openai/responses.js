@@ -5,14 +5,17 @@ import { argumentError, PlumbError, reasonOf } from '../base/errors.js';
 import { randomHex } from '../base/hex.js';
 import { jsonPieces } from '../base/json.js';
 import * as known from '../base/options.js';
+import { firstThatFits } from '../answers/fitting.js';
 import { closedError, givenOf } from './answering.js';
-import { Completions } from './completions.js';
+import { Completions, FITS } from './completions.js';
+import { messagesOf } from './items.js';
 import { eventsOf } from './response-events.js';
-import { chatParameters, instructed, messagesOf, withoutOldest } from './response-input.js';
+import { chatParameters, fromQuestion, instructed, questionsOf } from './response-input.js';
 
 /** @typedef {import('./response-events.js').Response} Response
  * @typedef {import('./response-events.js').ResponseEvent} ResponseEvent
- * @typedef {import('./response-input.js').Item} Item */
+ * @typedef {import('./completions.js').CompletionMessage} CompletionMessage
+ * @typedef {import('./items.js').Item} Item */
 /** @typedef {object} OwnParameters
  * @property {string} [model]  as in chat.completions.create
  * @property {string | Item[]} input  a question, or the items of a conversation: messages, calls and their results,
@@ -142,19 +145,20 @@ export class Responses {
    * @param {import('./completions.js').CompletionParameters} params @param {AbortSignal | undefined} signal
    * @param {boolean} truncates  leave out the oldest turns if they do not fit */
   async #begin(params, signal, truncates) {
-    for (let { messages } = params; ;) {
-      try {
-        const stream = await this.#completions.create({
-          ...params, messages, stream: true, stream_options: { include_usage: true },
-        }, { signal });
-        return stream[Symbol.asyncIterator]();
-      } catch (error) {
-        const isLong = error instanceof PlumbError && error.code === 'PLUMB_ERROR_CONTEXT';
-        const shorter = truncates && isLong ? withoutOldest(messages) : undefined;
-        if (!shorter) throw error;
-        messages = shorter;
-      }
+    const given = { ...params, stream: /** @type {const} */ (true), stream_options: { include_usage: true } };
+    const begin = async (/** @type {CompletionMessage[]} */ messages) =>
+      (await this.#completions.create({ ...given, messages }, { signal }))[Symbol.asyncIterator]();
+    const { messages } = params, [, ...later] = questionsOf(messages);
+    try {
+      return await begin(messages);
+    } catch (error) {
+      const isLong = error instanceof PlumbError && error.code === 'PLUMB_ERROR_CONTEXT';
+      if (!truncates || !isLong || later.length === 0) throw error;
     }
+    const question = await firstThatFits(later, one =>
+      this.#completions[FITS]({ ...given, messages: fromQuestion(messages, one) }, signal), signal);
+    signal?.throwIfAborted();
+    return begin(fromQuestion(messages, /** @type {number} */ (question)));
   }
 }
 

@@ -33,6 +33,7 @@ import { Turns } from './turns.js';
  * @property {{readonly running: number, readonly waiting: number}} turns  how many requests are being answered, and how
  *   many wait
  * @property {(path: string) => string | undefined} routeOf  the route of a path, as in /v1/models/*
+ * @property {(path: string) => boolean} has  whether a path is one of the API, with or without a route
  * @property {(call: (stats: Stats) => void) => void} onStats  call receives the statistics of each answer that ends
  * @property {() => Promise<void>} close  ends all answers, and frees the models; the next request loads again
  * @typedef {Fetch & Served} Handler  a function that answers a request.  It has the arguments of the platform's fetch,
@@ -64,6 +65,8 @@ export function createHandler(plumb, options = {}) {
     ...only ? [] : [...generating(hold), ...ollama.generating], ...measuring(hold), ...ollama.measuring,
     ...telling(models), ...ollama.telling,
   ];
+  /** The first parts of all paths. */
+  const firsts = new Set(routes.map(({ path }) => firstOf(path)));
   /** @param {Request} request @param {string} path @param {AbortSignal} signal */
   const respond = async (request, path, signal) => {
     const found = routes.filter(route => route.pattern.test(path));
@@ -76,7 +79,7 @@ export function createHandler(plumb, options = {}) {
     }
     const names = (route.pattern.exec(path) ?? []).slice(1).map(decoded), options = { signal };
     if (route.method !== 'POST') return responseOf(await route.endpoint({ body: undefined, names, options }));
-    const body = await bodyOf(request, maxBody), end = await turns.take(signal);
+    const body = await bodyOf(request, maxBody), end = route.waits ? await turns.take(signal) : () => {};
     try {
       const response = ending(responseOf(await route.endpoint({ body, names, options })), { end, signal, stalled });
       signal.throwIfAborted();
@@ -103,10 +106,14 @@ export function createHandler(plumb, options = {}) {
   };
   return Object.assign(handler, {
     models, turns, routeOf: (/** @type {string} */ path) => routes.find(({ pattern }) => pattern.test(path))?.path,
+    has: (/** @type {string} */ path) => firsts.has(firstOf(path)),
     onStats: (/** @type {(stats: Stats) => void} */ call) => void listeners.push(call),
     close: () => models.close(),
   });
 }
+
+/** The first part of a path. @param {string} path */
+const firstOf = path => path.split('/', 2)[1];
 
 /** A path without slashes at its end. @param {string} path */
 function withoutSlashes(path) {

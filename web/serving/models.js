@@ -14,8 +14,10 @@ import * as known from '../base/options.js';
  * @property {LoadOptions} [load]  options of Plumb.load for every model; `reserve` is false by default
  * @property {number} [memory]  how many bytes all models that are loaded may take together; default: 4 GiB.  One model
  *   may take more
+ * @property {boolean} [pull]  whether a request may download a model of the hub to this machine, by Ollama's /api/pull;
+ *   default false
  * @property {number} [idle]  seconds after which a model that nobody uses is closed; default: never */
-/** @typedef {Pick<import('../api/plumb.js').Library, 'load' | 'preflight'>} Loader */
+/** @typedef {Pick<import('../api/plumb.js').Library, 'load' | 'preflight' | 'pull'>} Loader */
 /** @typedef {object} Entry
  * @property {string} name
  * @property {Promise<Model>} loaded
@@ -53,15 +55,26 @@ export class Models {
   /** Does not load anything yet. @param {string} where  who creates it, for messages @param {Loader} plumb
    * @param {ModelsOptions} [options] */
   constructor(where, plumb, options = {}) {
-    const { models, otherModels = models === undefined, load = {}, memory = MEMORY, idle = Infinity } = options;
+    const { models, otherModels = models === undefined, load = {}, memory = MEMORY } = options;
     known.checkOptions(`${where}: load`, load, known.LOAD);
     this.#where = where;
     this.#plumb = plumb;
-    this.#sources = models ?? {};
+    this.#sources = { ...models };
     this.#otherModels = otherModels;
     this.#load = load;
     this.#memory = memory;
-    this.#idle = idle;
+    this.#idle = options.idle ?? Infinity;
+    /** Whether a request may download a model. */
+    this.mayPull = options.pull ?? false;
+  }
+
+  /** Downloads a model, which has this name from then on.
+   * @param {string} name  of the hub, or a short one
+   * @param {{signal: AbortSignal, onProgress: LoadOptions['onProgress']}} options */
+  async pull(name, options) {
+    const { headers, credentials, fetch } = this.#load;
+    await this.#plumb.pull(name, { headers, credentials, fetch, ...options });
+    this.#sources[name] = name;
   }
 
   /** All names, those of other models that are loaded included, each with its model if it is loaded.

@@ -9,6 +9,7 @@ import { Embeddings } from '../openai/embeddings.js';
 import { TextCompletions } from '../openai/text-completions.js';
 import { lineStream } from './answers.js';
 import { complete, durations, headOf, joined, messagesOf, modelOf, samplingOf, secondsOf } from './ollama-shapes.js';
+import { pullLines } from './pulling.js';
 import { route } from './route.js';
 
 /** @typedef {import('./models.js').Models} Models
@@ -54,6 +55,7 @@ export class Ollama {
       route('GET', '/api/version', () => ({ version: VERSION })),
       route('GET', '/api/tags', async ({ options }) => ({ models: await this.#list(options.signal) })),
       route('GET', '/api/ps', async ({ options }) => ({ models: await this.#loaded(options.signal) })),
+      route('POST', '/api/pull', ({ body, options }) => this.#pull(body, options.signal), { waits: false }),
       route('POST', '/api/show', ({ body, options }) => this.#show(body, options.signal)),
     ];
   }
@@ -200,6 +202,20 @@ export class Ollama {
       model: given.model, embeddings: data.map(({ embedding }) => embedding), prompt_eval_count: usage.prompt_tokens,
       ...durations({ total_duration: loaded + performance.now() - start, load_duration: loaded }),
     };
+  }
+
+  /** @param {any} body @param {AbortSignal} signal */
+  async #pull(body, signal) {
+    const { where, model, given: { stream } } = this.#request('api/pull', body, known.OLLAMA_PULL, signal);
+    const lines = pullLines(this.#models, where, model, signal), first = await lines.next();   // throws a refusal
+    const all = (async function* () {
+      if (first.value) yield first.value;
+      yield* lines;
+    })();
+    if (stream !== false) return lineStream(all);
+    let last = {};
+    for await (const line of all) last = line;
+    return last;
   }
 
   /** What is known of all models. @param {AbortSignal} signal */

@@ -10,7 +10,8 @@
  *   free: (stats?: import('../engine/generation.js').Stats[]) => void}>} Hold  as Models.hold */
 
 /** @param {'GET' | 'POST' | 'DELETE'} method @param {string} path  in which * stands for any text
- * @param {Endpoint} endpoint */
-export const route = (method, path, endpoint) => ({
-  method, path, endpoint, pattern: new RegExp(`^${path.replaceAll('.', '\\.').replaceAll('*', '(.+)')}$`),
+ * @param {Endpoint} endpoint
+ * @param {{waits?: boolean}} [how]  waits: whether a request with a body waits for its turn to compute */
+export const route = (method, path, endpoint, { waits = true } = {}) => ({
+  method, path, endpoint, waits, pattern: new RegExp(`^${path.replaceAll('.', '\\.').replaceAll('*', '(.+)')}$`),
 });

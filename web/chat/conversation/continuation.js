@@ -1,5 +1,5 @@
 /* Continues an answer that was cut off: makes the tokens of the conversation with the open answer at its end. */
-import { firstThatFits, mostOfPrompt } from '../../api/chat.js';
+import { firstThatFits, mostOfPrompt } from '../../answers/fitting.js';
 import { PlumbError } from '../../index.js';
 import { FORMAT, promptEnd } from '../../answers/formats.js';
 
