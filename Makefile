@@ -343,12 +343,12 @@ own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
 variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_relaxed,$1),$2)) \
     $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
 
-# Unmodified copies of the libraries that the package uses; markdown-it and dompurify are those of its chat page.
+# Unmodified copies of the libraries that the package uses; markdown-it, dompurify and pdfjs are those of its chat page.
 # Without a bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
 vendored := $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
     $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs \
-    $(vendor)/katex/katex.min.js $(vendor)/highlight/core.min.js
+    $(vendor)/katex/katex.min.js $(vendor)/highlight/core.min.js $(vendor)/pdfjs/pdf.min.mjs
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
 $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
@@ -378,6 +378,8 @@ $(vendor)/highlight/core.min.js: web/chat/typeset/languages.js
 $(vendor)/highlight/core.min.js: vendor_more = mkdir -p $(@D)/languages && for language in $$(node -e \
     "import('./web/chat/typeset/languages.js').then(({ languages }) => console.log(languages.join(' ')))"); do \
     cp web/node_modules/@highlightjs/cdn-assets/es/languages/$$language.min.js $(@D)/languages || exit; done
+# The legacy build is for browsers of the last years, the other one only for the latest.
+$(eval $(call vendor_rule,pdfjs/pdf.min.mjs,pdfjs-dist,legacy/build,pdf.min.mjs pdf.worker.min.mjs))
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) #: Builds web/dist: the modules for browsers and Node, and libraries.
 	@rm -rf $(filter-out $(patsubst %/,%,$(dir $(vendored))),$(wildcard $(vendor)/*))  # of earlier versions

@@ -1,7 +1,7 @@
 /** How the search page splits notes into passages.  Ground truth: by hand. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { passagesOf } from '../../web/examples/search/passages.js';
+import { passagesOf } from '../../web/chat/documents/passages.js';
 
 const textsOf = text => passagesOf(text).map(({ start, end }) => text.slice(start, end));
 const bytes = text => Buffer.byteLength(text);

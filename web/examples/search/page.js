@@ -14,7 +14,7 @@ import { isolate, keepPage } from '../../chat/offline.js';
 import { createDialog } from '../../chat/panels.js';
 import { digestOf } from './digest.js';
 import { MAX_NAME, MAX_TEXT, openNotes } from './notes.js';
-import { passagesOf } from './passages.js';
+import { passagesOf } from '../../chat/documents/passages.js';
 
 /** @typedef {import('./notes.js').Note} Note
  * @typedef {import('../../api/plumb.js').Model} Model */
@@ -62,7 +62,7 @@ let maker = '';
 /** What identifies the bytes of a model. @type {WeakMap<Model, Promise<string>>} */
 const digests = new WeakMap();
 /** Passages of notes that have no index yet, and the vectors of the first of them by this model.
- * @type {WeakMap<Note, {model: string, passages: import('./passages.js').Passage[], vectors: Float32Array[]}>} */
+ * @type {WeakMap<Note, {model: string, passages: import('../../chat/documents/passages.js').Passage[], vectors: Float32Array[]}>} */
 const begun = new WeakMap();
 
 for (const [name, input] of Object.entries(prefixes)) {

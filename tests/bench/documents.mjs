@@ -1,0 +1,112 @@
+/* Whether the search in documents (web/chat/documents) finds the places that answer questions, in 40 documents that
+ * others wrote: licences, READMEs, tables, code, PDFs of one and of two columns, and 10 MB of notes.  For each document
+ * it prints at which rank the place is found by words (BM25), by meaning (vectors of MiniLM) and by both, and whether a
+ * question that the document does not answer is said to have no answer in it.
+ *
+ *   node tests/bench/documents.mjs [TEXT]     only documents whose source contains TEXT
+ *
+ * It needs Debian's licences and documents, Python 3.11 with reportlab (pip install --target build/setup/py reportlab),
+ * and models/all-MiniLM-L6-v2.Q8_0.gguf.  It takes a quarter of an hour. */
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
+import { readPdf } from '../../web/chat/documents/pdf.js';
+import { Search } from '../../web/chat/documents/search.js';
+import { textOf } from '../../web/chat/documents/text.js';
+import { Plumb } from '../../web/node/index.js';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const FOLDERS = { L: '/usr/share/common-licenses', N: `${root}node_modules`, P: '/usr/lib/python3.11',
+  D: '/usr/share/doc', Z: '/usr/share' };
+const NOTES_BYTES = 10e6, BEST = 4;
+const { documents } = JSON.parse(readFileSync(new URL('documents.json', import.meta.url), 'utf8'));
+
+/** The path of a source such as "L/GPL-3". @param {string} source */
+export const pathOf = source => source.replace(/^[A-Z](?=\/)/, letter => FOLDERS[letter]);
+
+/** The text of a document, by the code of the page. @param {{source: string, columns?: number}} document */
+export async function textOfDocument({ source, columns }) {
+  if (source === 'notes') return notes();
+  const path = pathOf(source), bytes = readFileSync(path);
+  if (!columns) return textOf(new Uint8Array(path.endsWith('.gz') ? gunzipSync(bytes) : bytes));
+  mkdirSync(`${root}build/documents`, { recursive: true });
+  const pdf = `${root}build/documents/${source.replaceAll('/', '-')}.pdf`;
+  if (!existsSync(pdf)) {
+    execFileSync('python3', [fileURLToPath(new URL('documents_pdf.py', import.meta.url)), path, pdf, String(columns)],
+      { env: { ...process.env, PYTHONPATH: `${root}build/setup/py` } });
+  }
+  return (await readPdf(new Uint8Array(readFileSync(pdf)))).text;
+}
+
+/** Python's library and the READMEs of npm packages, one after the other, up to 10 MB. */
+function notes() {
+  let all = '';
+  const files = readdirSync(FOLDERS.P).filter(name => name.endsWith('.py')).sort().map(name => join(FOLDERS.P, name));
+  for (const name of readdirSync(FOLDERS.N).sort()) files.push(join(FOLDERS.N, name, 'README.md'));
+  for (const name of readdirSync(join(FOLDERS.P, 'test')).sort()) files.push(join(FOLDERS.P, 'test', name));
+  for (const file of files) {
+    if (all.length > NOTES_BYTES) break;
+    if (existsSync(file) && statSync(file).isFile()) all += `${readFileSync(file, 'utf8')}\n\n`;
+  }
+  return textOf(new TextEncoder().encode(all.slice(0, NOTES_BYTES)));
+}
+
+/** What both texts are compared as: PDFs change white space and hyphens. @param {string} text */
+const plain = text => text.toLowerCase().replace(/[^\p{L}\p{N}]/gu, '');
+
+/** @param {import('../../web/chat/documents/search.js').Found[]} found @param {string} place */
+const rankOf = (found, place) => found.findIndex(({ text }) => plain(text).includes(plain(place))) + 1;
+
+async function main() {
+  // Node has none of these classes, which pdf.js names but does not need for text.
+  for (const name of ['DOMMatrix', 'Path2D', 'ImageData']) globalThis[name] ??= class {};
+  const wanted = documents.filter(({ source }) => source.includes(process.argv[2] ?? ''));
+  const model = await Plumb.load(`${root}models/all-MiniLM-L6-v2.Q8_0.gguf`);
+  const embed = texts => model.embed(texts, { truncate: true });
+  const hits = { words: 0, meaning: 0, both: 0 }, missing = { nowhere: [0, 0], beside: [0, 0] };
+  let answered = 0;
+  console.log('document                            passages  words meaning both  near   elsewhere');
+  for (const { source, columns, question, place, nowhere, beside } of wanted) {
+    const text = await textOfDocument({ source, columns });
+    if (!plain(text).includes(plain(place))) throw new Error(`${source} has no “${place}”`);
+    const search = new Search(), size = search.add(source, text);
+    const ask = async question => {
+      const candidates = search.candidates(question, [source]);
+      const [vector, ...vectors] = await embed([question, ...candidates.map(({ text }) => text)]);
+      candidates.forEach(({ i }, n) => search.setVector(i, vectors[n]));
+      return by => search.find(question, [source], { vector, by, most: BEST });
+    };
+    const find = await ask(question), ranks = {};
+    for (const by of ['words', 'meaning', 'both']) {
+      ranks[by] = rankOf(find(by), place);
+      if (ranks[by] > 0) hits[by]++;
+    }
+    const best = find('both'), said = best.some(({ near }) => near);
+    if (said && ranks.both > 0) answered++;
+    let other = '';
+    for (const [kind, question] of Object.entries({ nowhere, beside })) {
+      if (!question) continue;
+      const found = (await ask(question))('both'), right = !found.some(({ near }) => near);
+      missing[kind][1]++;
+      if (right) missing[kind][0]++;
+      other += `${right ? 'not found' : 'FOUND'} ${figures(found)} `;
+    }
+    console.log(`${`${source}${columns ? ` (${columns} col.)` : ''}`.padEnd(36)}${String(size).padStart(8)}`
+      + `${['words', 'meaning', 'both'].map(by => String(ranks[by] || '-').padStart(7)).join('')}  `
+      + `${said ? 'yes' : 'NO '} ${figures(best)}  ${other}`);
+  }
+  await model.close();
+  const n = wanted.length;
+  console.log(`\nin the best ${BEST}: words ${hits.words}, meaning ${hits.meaning}, both ${hits.both} of ${n}; `
+    + `answered with the place: ${answered} of ${n}; “not found” for ${missing.nowhere[0]} of `
+    + `${missing.nowhere[1]} questions on other subjects, ${missing.beside[0]} of ${missing.beside[1]} on the same `
+    + 'subject');
+}
+
+/** The nearest cosine and coverage. */
+const figures = found => `${Math.max(0, ...found.map(({ cosine = 0 }) => cosine)).toFixed(2)}/`
+  + Math.max(0, ...found.map(({ coverage }) => coverage)).toFixed(2);
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await main();
