@@ -259,7 +259,7 @@ case $target in
         need_emcc
         need_wasi
         apt_install
-        need_npm web markdown-it
+        need_npm web pdfjs-dist --omit=optional
         [ "$target" = run ] || need_gguf
         ;;
     package)
@@ -267,7 +267,7 @@ case $target in
         need_wasi
         apt_install
         need_npm . typescript
-        need_npm web markdown-it
+        need_npm web pdfjs-dist --omit=optional
         ;;
     test)
         [ $# -gt 0 ] || set -- native node chromium firefox webkit wasmtime
@@ -285,7 +285,7 @@ case $target in
         done
         apt_install
         need_npm . webpack-cli
-        need_npm web markdown-it
+        need_npm web pdfjs-dist --omit=optional
         case " $* " in *' chromium '*) need_npm tests/package/bundlers vite7 --ignore-scripts ;; esac
         case " $* " in *' wasmtime '*) need_wasmtime ;; esac
         case " $* " in *' node '*) need_clients ;; esac
@@ -307,7 +307,7 @@ case $target in
         need_chromium
         apt_install
         need_npm . playwright-core
-        need_npm web markdown-it
+        need_npm web pdfjs-dist --omit=optional
         need_npm tests/bench node-llama-cpp --ignore-scripts
         need_wasmtime
         need_gguf

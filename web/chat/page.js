@@ -8,6 +8,8 @@ import { ConversationList } from './conversation/conversation-list.js';
 import { newConversation, openStore } from './conversation/conversation-store.js';
 import { announce, element, focusPrompt, problem, recall, remember, toast } from './dom.js';
 import { acceptDrops } from './drop.js';
+import { Attachments } from './documents/attachments.js';
+import { withDocuments } from './documents/given.js';
 import { explain } from './explain.js';
 import { Loader } from './models/loading.js';
 import { ModelsDialog } from './models/models-dialog.js';
@@ -61,6 +63,7 @@ createSettingsDialog(settings, changed => {
   if (changed && state.model !== 'failed' && loader.source) void loader.load(loader.source);
   else void meter.measure();
 }, trainedContext);
+const attachments = new Attachments(canSend);
 const loader = new Loader(settings.loading, now => {
   state.model = now;
   if (now === 'loading') {
@@ -89,7 +92,7 @@ createPanel('inspect', 'open-inspect', open => {
 const loading = isolate().catch(() => {}).then(() => models.start());
 // The Markdown library takes 20 ms to start, and the page takes longer.  The model loads meanwhile.
 const { MessageList } = await import('./conversation/message-list.js');
-const list = new MessageList({ edit, regenerate, turn: turnTo, continueAnswer, busy });
+const list = new MessageList({ edit, regenerate, turn: turnTo, continueAnswer, openDocument, busy });
 const store = await openStore({
   removed: id => states.remove(id),
   saving(saved) {
@@ -181,8 +184,8 @@ function trainedContext() {
  * @returns {import('../api/plumb.js').Message[]} */
 function prompt(messages) {
   const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
-  return [...system(), ...kept.map(({ role, content, reasoning }) =>
-    ({ role, content, ...reasoning && { reasoning_content: reasoning } }))];
+  return [...system(), ...kept.map(message => ({ role: message.role, content: withDocuments(message),
+    ...message.reasoning && { reasoning_content: message.reasoning } }))];
 }
 
 /** The system message, if the settings have one, or a schema that it tells the model.
@@ -213,20 +216,21 @@ function choose(chosen) {
 /** Sends the text in the message box, if it fits into the context. */
 async function send() {
   const text = page.prompt.value, chat = state.conversation;
-  if (state.running || state.waiting || !text.trim()) return;
+  if (state.running || state.waiting || attachments.isReading || !text.trim()) return;
   if (!meter.isShort(text)) {
     if (await meter.problemOf(text).catch(() => '')) return meter.measureDraft();
     const hasChanged = chat !== state.conversation || page.prompt.value !== text;
     if (state.running || state.waiting || hasChanged) return;
   }
   page.prompt.value = '';
-  ask(text);
+  ask(text, attachments.take());
 }
 
-/** @param {string} text @param {import('./conversation/versions.js').Versions} [versions]  of the message */
-function ask(text, versions) {
+/** @param {string} text @param {import('./documents/stored.js').Document[]} [documents]
+ * @param {import('./conversation/versions.js').Versions} [versions]  of the message */
+function ask(text, documents = [], versions) {
   const { id, messages } = state.conversation;
-  messages.push({ role: 'user', content: text, ...versions && { versions } });
+  messages.push({ role: 'user', content: text, ...documents.length > 0 && { documents }, ...versions && { versions } });
   list.add(messages[messages.length - 1], messages.length - 1);
   remember('chat', id);
   saveConversation();
@@ -240,7 +244,8 @@ async function edit(index, text) {
   const chat = state.conversation;
   const problem = meter.isShort(text) || state.running ? '' : await meter.problemOf(text).catch(() => '');
   if (problem || state.running || chat !== state.conversation) return problem;
-  ask(text, replace(index));
+  const { documents } = chat.messages[index];
+  ask(text, documents, replace(index));
   return '';
 }
 
@@ -304,7 +309,8 @@ async function answer(open) {
   if (!model) return;
   const { conversation: chat, again } = state, versions = again === undefined ? undefined : replace(again);
   const answering = state.running = new Answering({
-    model, chat, open, versions, settings, prompt, tokens, list, states, save: () => save(chat),
+    model, chat, open, versions, settings, prompt, prepare: open ? undefined : preparation(chat, model),
+    tokens, list, states, save: () => save(chat),
     status: text => { if (state.running === answering) page.status.textContent = text; },
   });
   show();
@@ -322,6 +328,25 @@ async function answer(open) {
   chats.show();
   updateInspector();
   void (answering.used === undefined ? meter.measure() : meter.set(answering.used));
+}
+
+/** What is done before the model is asked, if the conversation has documents.
+ * @param {import('./conversation/conversation-store.js').Conversation} chat
+ * @param {import('../api/plumb.js').Model} model */
+function preparation({ messages }, model) {
+  if (messages.every(({ documents }) => !documents)) return undefined;
+  const until = [...messages];   // up to the question
+  return async (/** @type {AbortSignal} */ signal, /** @type {(text: string) => void} */ status) => {
+    const { prepareQuestion } = await import('./documents/asking.js');
+    return prepareQuestion({ messages: until, model, prompt, signal, status, options: settings.loading(),
+      find: digest => attachments.document(digest, until) });
+  };
+}
+
+/** @param {string} digest @param {import('./documents/stored.js').Place} [place] */
+async function openDocument(digest, place) {
+  const { showDocument } = await import('./documents/viewer.js');
+  showDocument(attachments.document(digest, state.conversation.messages), place);
 }
 
 function stop() {
@@ -367,7 +392,7 @@ function show() {
 }
 
 function canSend() {
-  page.send.disabled = state.waiting || !state.fits || !page.prompt.value.trim();
+  page.send.disabled = state.waiting || !state.fits || attachments.isReading || !page.prompt.value.trim();
 }
 
 page.prompt.addEventListener('input', canSend);
@@ -408,8 +433,13 @@ addEventListener('pagehide', () => {
 
 const drops = acceptDrops(files => {
   if (files.every(({ name }) => name.endsWith('.json'))) void chats.importFiles(files);
-  else models.openFiles(files);
+  else void Promise.all(files.map(isModel)).then(are => are.includes(true) ? models.openFiles(files)
+    : attachments.add(files));
 });
+
+/** Whether a file is meant as a model. @param {File} file */
+const isModel = async file => /\.gguf$/i.test(file.name)
+  || await file.slice(0, 4).text().then(start => start === 'GGUF', () => false);
 
 // ---- everything is attached ----
 

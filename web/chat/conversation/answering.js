@@ -16,6 +16,8 @@ import { explain, ExplainedError } from '../explain.js';
  * @property {import('./versions.js').Versions} [versions]  of the answer, if it is not continued
  * @property {import('../settings.js').Settings} settings
  * @property {(messages: Message[]) => ModelMessage[]} prompt  what the model is given of messages
+ * @property {(signal: AbortSignal, status: (text: string) => void) => Promise<string | undefined>} [prepare]
+ *   before the model is asked; returns what is said instead of asking it
  * @property {WeakMap<Message, Token[]>} tokens  gets those of the answer
  * @property {import('./message-list.js').MessageList} list
  * @property {() => void} save  saves the conversation
@@ -38,7 +40,8 @@ export class Answering {
   #message;
   /** What the message had before. */
   #known;
-  #messages;
+  /** What the model is given. @type {ModelMessage[]} */
+  #messages = [];
   #sampling;
   #schema;
   #view;
@@ -55,7 +58,7 @@ export class Answering {
 
   /** @param {Question} question */
   constructor(question) {
-    const { chat, open, versions, settings, prompt, tokens, list, save } = this.question = question;
+    const { chat, open, versions, settings, tokens, list, save } = this.question = question;
     const message = this.#message = open
       ?? /** @type {Message} */ ({ role: 'assistant', content: '', ...versions && { versions } });
     if (!open) chat.messages.push(message);
@@ -65,7 +68,6 @@ export class Answering {
     message.figures = 'stopped';
     message.cut = { by: 'stop', tokens: message.cut?.tokens ?? 0 };
     delete message.problem;
-    this.#messages = prompt(chat.messages.slice(0, index));
     this.#sampling = settings.sampling();
     this.#schema = open ? undefined : settings.schema();
     if (this.#schema !== undefined) message.json = true;
@@ -89,7 +91,16 @@ export class Answering {
   }
 
   async #grow() {
-    const { save, status, states } = this.question, message = this.#message, seen = this.#seen;
+    const { save, status, states, chat: { messages }, prompt, prepare } = this.question;
+    const message = this.#message, seen = this.#seen, before = messages.slice(0, messages.indexOf(message));
+    const instead = await prepare?.(this.#controller.signal, status);
+    if (instead !== undefined) {
+      delete message.figures;
+      delete message.cut;
+      message.content = instead;
+      return this.#view.push(instead);
+    }
+    this.#messages = prompt(before);
     let first = 0, counted = 0, shownAt = 0, savedAt = performance.now();
     const { pieces, trimmed, chat, stats: lastStats } = await this.#ask();
     for await (const piece of pieces) {

@@ -12,6 +12,8 @@
  * @property {{by: 'limit' | 'context' | 'stop' | 'failure', tokens: number}} [cut]  for an answer that was cut off: by
  *   the setting for the longest answer, the end of the context, the reader, who stopped it or left the page, or a
  *   failure; tokens: how many tokens it has
+ * @property {import('../documents/stored.js').Document[]} [documents]  for a question: what was attached to it
+ * @property {import('../documents/stored.js').Place[]} [places]  for a question: what was found for it in the documents
  * @property {import('./versions.js').Versions} [versions]  other versions of this message and of those after it */
 /** @typedef {object} Conversation
  * @property {string} id
@@ -21,6 +23,7 @@
  * @property {Message[]} messages */
 
 import { openDatabase } from '../database.js';
+import { documentsOf } from '../documents/stored.js';
 import { recall, remember } from '../dom.js';
 import { everyMessage, placeOf, walk, withAnswer } from './versions.js';
 
@@ -85,6 +88,7 @@ function messageOf(value, depth) {
       && { problem: { title, advice, detail, ...isText(code, 100) && { code } } },
     ...['limit', 'context', 'stop', 'failure'].includes(by) && Number.isSafeInteger(tokens) && tokens >= 0
       && { cut: { by, tokens } },
+    ...value.role === 'user' && documentsOf(value),
     ...versions && { versions },
   };
 }

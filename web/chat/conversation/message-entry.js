@@ -3,6 +3,7 @@ import { copy, icon, iconButton, make, paragraph, problem } from '../dom.js';
 import { JsonTree } from './json-tree.js';
 import { Markdown } from './markdown.js';
 import { placeOf } from './versions.js';
+import { chipsOf, placesOf } from '../documents/shown.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
  * @typedef {{actions: Actions, messages: Message[], startEdit: (index: number) => void,
@@ -14,6 +15,7 @@ import { placeOf } from './versions.js';
  * @property {(index: number) => void} regenerate  replaces an answer with a new version
  * @property {(index: number, step: -1 | 1) => void} turn  shows the version before or after the one that is shown
  * @property {(index: number) => void} continueAnswer  continues an answer that was cut off
+ * @property {import('../documents/shown.js').Open} openDocument
  * @property {() => boolean} busy  whether an answer is running */
 
 /** @param {MessageList} list @param {Message} message @param {number} index
@@ -45,6 +47,7 @@ export const reasoningOf = (reasoning, title) =>
  * @param {number} index */
 function fillQuestion({ actions }, item, text, message, index) {
   text.textContent = message.content;
+  text.before(...chipsOf(message.documents, actions.openDocument));
   const edit = iconButton('edit', 'Edit', () => {
     if (actions.busy()) return;
     const editor = editorOf(message.content, content => actions.edit(index, content), () => {
@@ -114,6 +117,7 @@ function fillAnswer(list, item, message, index) {
       ? make('button', { type: 'button', onclick: () => list.startEdit(index - 1) }, icon('edit'), 'Edit the message')
       : make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')]));
   }
+  item.append(...placesOf(list.messages[index - 1]?.places, message.content, actions.openDocument));
   if (message.cut && (message.content || message.reasoning)) item.append(cutOffNotice(list, message.cut.by, index));
   const again = iconButton('again', 'Regenerate', () => {
     if (!actions.busy()) actions.regenerate(index);

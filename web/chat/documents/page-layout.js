@@ -112,7 +112,8 @@ function gapOf(lines) {
     let end = i;
     while (end < bins && covering[end] <= covering[i]) end++;
     const middle = starts + (i + end) / 2 * step;
-    if ((end - i) * step >= COLUMN_GAP * size * 0.5 && isGap(lines, middle, size)) [best, fewest] = [middle, covering[i]];
+    if ((end - i) * step < COLUMN_GAP * size / 2 || !isGap(lines, middle, size)) continue;
+    [best, fewest] = [middle, covering[i]];
   }
   return best;
 }

@@ -2,10 +2,8 @@
  * that may be ended: a hostile file can keep pdf.js busy for any time.  Nothing of the file is run or fetched: pdf.js
  * gets no function that evaluates text, no address of fonts or of other files, and no page is rendered. */
 import { linesOf, textOfPage } from './page-layout.js';
-import { MAX_TEXT, Refusal } from './text.js';
+import { MAX_PAGES, MAX_TEXT, Refusal } from './text.js';
 
-/** Pages that are read; more are left out, which the page says. */
-export const MAX_PAGES = 3000;
 /** The largest buffer that pdf.js may make, in bytes: a small stream can be unpacked to any size. */
 const MAX_BUFFER = 2 ** 28;
 const FOLDER = new URL('../../dist/vendor/pdfjs/', import.meta.url).href;

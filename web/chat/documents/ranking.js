@@ -8,8 +8,9 @@
 /** The usual constants of BM25 and of the fusion. */
 const K1 = 1.2, B = 0.75, FUSION = 60;
 /** Words of questions that say nothing about their subject. */
-const COMMON = new Set(('a about an and any are as at be been but by can could did do does for from had has have how i if '
-  + 'in into is it its me my no not of on or our shall should so such than that the their them then there these they '
+const COMMON = new Set((
+  'a about an and any are as at be been but by can could did do does for from had has have how i if in into '
+  + 'is it its me my no not of on or our shall should so such than that the their them then there these they '
   + 'this those to under was we were what when where which who whom whose why will with would you your').split(' '));
 
 /** The words of a text as they are compared: in lower case, without common endings; the parts of names in code, too;
@@ -116,11 +117,12 @@ export function cosine(one, other, at = 0) {
   return sum;
 }
 
-/** What may be an answer: passages whose vector is at least so near to that of the question, or which have at least
- * this share of its words.  Measured by tests/bench/documents.mjs. */
-const NEAR = 0.3, COVERED = 0.75;
+/** What may be an answer: passages whose vector is at least NEAR to that of the question, or half as near if they have
+ * a share SOME of its words.  Without vectors it is a share MANY of the words.  tests/bench/documents.mjs measures
+ * this. */
+const NEAR = 0.3, SOME = 0.3, MANY = 0.5;
 
 /** Whether a passage may have an answer. @param {{cosine?: number, coverage: number}} found
  *   cosine: undefined if no vector of it is known */
-export const isNear = ({ cosine: near, coverage }) => near === undefined ? coverage >= COVERED
-  : near >= NEAR || near >= NEAR / 2 && coverage >= COVERED;
+export const isNear = ({ cosine: near, coverage }) => near === undefined ? coverage >= MANY
+  : near >= NEAR || near >= NEAR / 2 && coverage >= SOME;

@@ -1,13 +1,11 @@
 /* The text of a file that is no PDF: which encoding it has, and whether it is a text at all.  Nothing in it is
  * interpreted: HTML, Markdown and code stay the characters that they are. */
 
-/** Upper bounds: of the bytes of a file, and of the characters of a document. */
-export const MAX_BYTES = 5e7, MAX_TEXT = 2e7;
+/** Upper bounds: of the bytes of a file, of the characters of a document, and of the pages of a PDF that are read. */
+export const MAX_BYTES = 5e7, MAX_TEXT = 2e7, MAX_PAGES = 3000;
 
 /** Why a file cannot be attached, as a sentence for the reader. */
-export class Refusal extends Error {
-  name = 'Refusal';
-}
+export class Refusal extends Error {}
 
 /** Byte order marks, and the encodings that they announce. @type {[number[], string][]} */
 const MARKS = [[[0xef, 0xbb, 0xbf], 'utf-8'], [[0xff, 0xfe], 'utf-16le'], [[0xfe, 0xff], 'utf-16be']];
@@ -16,7 +14,8 @@ const BINARY = [['PK\x03\x04', 'a ZIP archive or an Office document'], ['\x89PNG
   ['GIF8', 'a picture'], ['\xff\xd8\xff', 'a picture'], ['RIFF', 'a picture, a sound or a film'],
   ['\x1f\x8b', 'a compressed file'], ['\x7fELF', 'a program'], ['MZ', 'a program'], ['GGUF', 'a model'],
   ['\xd0\xcf\x11\xe0', 'an old Office document'], ['{\\rtf', 'a rich text document'], ['SQLite format', 'a database']];
-/** Bytes that are looked at to tell a text from binary data, and the share of control characters that a text may have. */
+/** Bytes that are looked at to tell a text from binary data, and the share of control characters that a text may
+ * have. */
 const SAMPLE = 65536, CONTROLS = 0.02;
 
 /** Whether a file is a PDF.  Viewers accept some bytes before the mark. @param {Uint8Array} bytes */

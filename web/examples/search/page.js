@@ -61,8 +61,9 @@ let indexing;
 let maker = '';
 /** What identifies the bytes of a model. @type {WeakMap<Model, Promise<string>>} */
 const digests = new WeakMap();
+/** @typedef {import('../../chat/documents/passages.js').Passage} Passage */
 /** Passages of notes that have no index yet, and the vectors of the first of them by this model.
- * @type {WeakMap<Note, {model: string, passages: import('../../chat/documents/passages.js').Passage[], vectors: Float32Array[]}>} */
+ * @type {WeakMap<Note, {model: string, passages: Passage[], vectors: Float32Array[]}>} */
 const begun = new WeakMap();
 
 for (const [name, input] of Object.entries(prefixes)) {
