@@ -4,8 +4,11 @@
 import { linesOf, textOfPage } from './page-layout.js';
 import { MAX_PAGES, MAX_TEXT, Refusal } from './text.js';
 
-/** The largest buffer that pdf.js may make, in bytes: a small stream can be unpacked to any size. */
-const MAX_BUFFER = 2 ** 28;
+/** The largest buffer that pdf.js may make, in bytes: a small stream can be unpacked to any size.  And the most pieces
+ * of text on a page. */
+const MAX_BUFFER = 2 ** 26, MAX_PIECES = 2e5;
+/** Milliseconds after which no further page is read. */
+const ENOUGH_TIME = 30000;
 const FOLDER = new URL('../../dist/vendor/pdfjs/', import.meta.url).href;
 
 /** @typedef {{text: string, pages: number[], total: number}} PdfText
@@ -58,9 +61,9 @@ export async function readPdf(bytes, { onPage, folder = FOLDER } = {}) {
 /** @param {any} file @param {((page: number, total: number) => void) | undefined} onPage */
 async function read(file, onPage) {
   const total = file.numPages, count = Math.min(total, MAX_PAGES);
-  const pages = [];
+  const pages = [], end = performance.now() + ENOUGH_TIME;
   let text = '', broken = 0;
-  for (let number = 1; number <= count && text.length < MAX_TEXT; number++) {
+  for (let number = 1; number <= count && text.length < MAX_TEXT && performance.now() < end; number++) {
     const next = await pageOf(file, number, MAX_TEXT - text.length).catch(() => {
       broken++;   // the others may be whole
       return '';
@@ -89,7 +92,7 @@ async function pageOf(file, number, most) {
       length += item.str?.length ?? 0;
       items.push(item);
     }
-    if (length > most) {
+    if (length > most || items.length > MAX_PIECES) {
       reader.cancel(new Error('enough')).catch(() => {});
       break;
     }

@@ -99,12 +99,12 @@ export class Words {
 /** The keys of scores, the highest score first. @param {Map<number, number>} scores */
 export const ranked = scores => [...scores].sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([key]) => key);
 
-/** One order of several: that which is early in many is first.
- * @param {number[][]} orders @returns {number[]} */
+/** One order of several: what is early in many is first.
+ * @param {{order: number[], weight: number}[]} orders @returns {number[]} */
 export function fused(orders) {
   const scores = new Map();
-  for (const order of orders) {
-    for (const [i, key] of order.entries()) scores.set(key, (scores.get(key) ?? 0) + 1 / (FUSION + i + 1));
+  for (const { order, weight } of orders) {
+    for (const [i, key] of order.entries()) scores.set(key, (scores.get(key) ?? 0) + weight / (FUSION + i + 1));
   }
   return ranked(scores);
 }
