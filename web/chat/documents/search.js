@@ -22,8 +22,8 @@ import { cosine, fused, isNear, ranked, Words, wordsOf } from './ranking.js';
 
 /** Passages that get a vector for one question, and passages that are found. */
 const MOST_VECTORS = 48, MOST_FOUND = 4;
-/** What the order by meaning weighs beside that by words.  tests/bench/documents.mjs finds 36 of 40 places with 1, and 37
- * with this. */
+/** What the order by meaning weighs beside that by words.  tests/bench/documents.mjs finds 36 of 40 places with 1, and
+ * 37 with this. */
 const MEANING = 1.5;
 /** Passages of a document at most: they would take too much memory and time. */
 const MAX_PASSAGES = 50000;
