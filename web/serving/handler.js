@@ -21,7 +21,7 @@ import { Turns } from './turns.js';
  * @property {number} [parallel]  how many requests are answered at the same time, 1 to 16; default 4
  * @property {number} [queue]  how many wait for their turn; more are refused with status 429; default 64
  * @property {'embeddings'} [only]  answers only requests for embeddings, reranking and tokens
- * @property {number} [maxBody]  the most bytes of a request's body; default 16 MiB
+ * @property {number} [maxBody]  the most bytes of a request's body; default 8 MiB
  * @property {number} [stalled]  seconds after which a stream that nobody reads is ended; default 60
  * @typedef {import('./models.js').ModelsOptions & OwnHandlerOptions} HandlerOptions */
 /** @typedef {import('../engine/generation.js').Stats} Stats
@@ -45,7 +45,7 @@ const PIECES = 4096;
 /** @param {import('./models.js').Loader} plumb @param {HandlerOptions} [options] @returns {Handler} */
 export function createHandler(plumb, options = {}) {
   known.checkOptions('createHandler', options, known.HANDLER);
-  const { parallel = 4, queue = 64, maxBody = 2 ** 24, stalled = 60, only, ...rest } = options;
+  const { parallel = 4, queue = 64, maxBody = 2 ** 23, stalled = 60, only, ...rest } = options;
   const models = new Models('createHandler', plumb, rest), turns = new Turns(Math.min(parallel, MOST_SESSIONS), queue);
   /** @type {((stats: Stats) => void)[]} */
   const listeners = [];
