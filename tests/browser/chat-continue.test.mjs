@@ -11,7 +11,7 @@ const said = () => page.textContent('#log > .assistant .text').then(text => text
 const grown = n => page.waitForFunction(n =>
   document.querySelector('#log > .assistant .text').textContent.length > n, n);
 const settings = page => page.addInitScript(() => {
-  localStorage['plumb.settings'] ??= '{"temperature":0,"maxTokens":1000}';
+  localStorage['plumb.settings'] = '{"temperature":0,"maxTokens":1000}';
 });
 afterEach(async () => {
   assert.deepEqual(page?.problems ?? [], []);

@@ -16,7 +16,7 @@ const edit = async (n, text) => {
 };
 before(async () => {
   page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
-    localStorage['plumb.settings'] ??= '{"maxTokens":8}';
+    localStorage['plumb.settings'] = '{"maxTokens":8}';
   }));
   await state(page, 'ready');
 });

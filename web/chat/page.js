@@ -3,10 +3,11 @@
  *   ?model=URL   loads this model instead of the last chosen one or the default one */
 import { withSchemaShown } from '../answers/system-text.js';
 import { Answering } from './conversation/answering.js';
+import { Chips } from './conversation/chips.js';
 import { ContextMeter } from './conversation/context-meter.js';
 import { ConversationList } from './conversation/conversation-list.js';
 import { newConversation, openStore } from './conversation/conversation-store.js';
-import { announce, element, focusPrompt, problem, recall, remember, toast } from './dom.js';
+import { announce, element, focusPrompt, nameOf, problem, recall, remember, toast } from './dom.js';
 import { acceptDrops } from './drop.js';
 import { Attachments } from './documents/attachments.js';
 import { withDocuments } from './documents/given.js';
@@ -62,6 +63,7 @@ const settings = new Settings();
 createSettingsDialog(settings, changed => {
   if (changed && state.model !== 'failed' && loader.source) void loader.load(loader.source);
   else void meter.measure();
+  chips.show();
 }, trainedContext);
 const attachments = new Attachments(canSend);
 const loader = new Loader(settings.loading, now => {
@@ -82,6 +84,20 @@ const meter = new ContextMeter({
   canSend();
 });
 const models = new ModelsDialog({ loader, options: settings.loading, offered: OFFERED });
+const chips = new Chips({
+  current: () => state.conversation, settings, loaded: () => loader.model && nameOf(loader.model.metadata),
+  load: source => void models.offer(source),
+  changed(chat) {
+    if (store.get(chat.id)) void store.put(chat);
+    void meter.measure();
+  },
+  accept() {
+    keepModel(state.conversation);
+    chips.show();
+    if (store.get(state.conversation.id)) void store.put(state.conversation);
+    if (state.waiting) void answer();
+  },
+});
 const side = createPanel('side', 'menu');
 createPanel('inspect', 'open-inspect', open => {
   if (!open) return;
@@ -146,6 +162,7 @@ async function ready() {
   page.prompt.placeholder = kind === 'continues' ? 'Write the beginning of a text' : 'Write a message';
   side.offer(!comparesTexts());
   if (comparesTexts()) return compare(model, kind);
+  chips.show();
   if (idle()) focusPrompt();
   if (state.waiting) void answer();
   else void meter.measure();
@@ -208,9 +225,17 @@ function choose(chosen) {
   list.show(state.conversation.messages);
   chats.show();
   show();
+  chips.show();
   updateInspector();
   if (state.waiting) void answer();
   else void meter.measure();
+}
+
+/** Notes the model that answers in a conversation. @param {typeof state.conversation} chat */
+function keepModel(chat) {
+  const { model, source } = loader;
+  if (!model) return;
+  chat.model = { name: nameOf(model.metadata), ...typeof source === 'string' && { source } };
 }
 
 /** Sends the text in the message box, if it fits into the context. */
@@ -253,7 +278,6 @@ async function edit(index, text) {
 function continueAnswer(index) {
   const { messages } = state.conversation;
   if (state.running || state.waiting || index !== messages.length - 1) return;
-  if (!loader.model) return void toast('The model is not loaded yet');
   focusPrompt();   // the button that was clicked is gone
   void answer(messages[index]);
 }
@@ -303,10 +327,15 @@ function save(chat) {
  * @param {import('./conversation/conversation-store.js').Message} [open]  continues this answer, the last message,
  *   instead */
 async function answer(open) {
-  const model = comparesTexts() ? undefined : loader.model;
+  const model = comparesTexts() || chips.isOther ? undefined : loader.model;
   state.waiting = !model && !open;
   show();
-  if (!model) return;
+  if (!model) {
+    if (open) toast(chips.isOther ? 'Choose which model goes on' : 'The model is not loaded yet');
+    return;
+  }
+  keepModel(state.conversation);
+  chips.show();
   const { conversation: chat, again } = state, versions = again === undefined ? undefined : replace(again);
   const answering = state.running = new Answering({
     model, chat, open, versions, settings, prompt, prepare: open ? undefined : preparation(chat, model),
@@ -387,7 +416,8 @@ function show() {
   page.stop.hidden = !state.running;
   page.send.hidden = Boolean(state.running);
   page.newChat.disabled = page.log.childElementCount === 0;
-  if (!state.running) page.status.textContent = state.waiting ? 'Waiting for the model' : '\u00a0';
+  if (!state.running) page.status.textContent = state.waiting
+    ? chips.isOther ? 'Choose which model goes on' : 'Waiting for the model' : '\u00a0';
   canSend();
 }
 

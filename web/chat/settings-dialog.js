@@ -25,25 +25,28 @@ function inputOf({ min, max, step, choices, toggle, value, example, optional, wh
     ...max !== undefined && { max: String(max) }, step: whole ? '1' : String(step ?? 'any') });
 }
 
+/** What fields show and keep. @typedef {Pick<Settings, 'values' | 'keep'>} Values */
+
 /** The field of a setting. */
 class Field {
   /** When the value that was entered is checked. */
   ends = Promise.resolve();
 
-  /** @param {string} name @param {Settings} settings @param {() => void} changed  called when a value was looked at
-   * @param {() => number | undefined} trained  as in createSettingsDialog */
-  constructor(name, settings, changed, trained) {
+  /** @param {string} name @param {Values} settings @param {() => void} changed  called when a value was looked at
+   * @param {() => number | undefined} trained  as in createSettingsDialog @param {string} prefix  of ids */
+  constructor(name, settings, changed, trained, prefix) {
     this.name = name;
     this.settings = settings;
     this.changed = changed;
     this.trained = trained;
     this.setting = SETTINGS[name];
-    const { label, hint = '', toggle } = this.setting, id = `set-${name}`;
-    this.input = inputOf(this.setting, { id, 'aria-describedby': `hint-${name} about-${name}` });
+    const { label, hint = '', toggle } = this.setting, id = `${prefix}set-${name}`;
+    const hintId = `${prefix}hint-${name}`, aboutId = `${prefix}about-${name}`;
+    this.input = inputOf(this.setting, { id, 'aria-describedby': `${hintId} ${aboutId}` });
     this.input.addEventListener('input', () => this.take());
-    this.about = make('p', { className: 'about', id: `about-${name}` });
+    this.about = make('p', { className: 'about', id: aboutId });
     this.box = make('div', { className: toggle ? 'field switch' : 'field' }, make('label', { htmlFor: id }, label),
-      this.input, make('p', { className: 'figures', id: `hint-${name}` }, hint), this.about);
+      this.input, make('p', { className: 'figures', id: hintId }, hint), this.about);
   }
 
   /** The value in the field; undefined if the setting does not allow it. @returns {string | number | undefined} */
@@ -98,8 +101,8 @@ class SchemaField extends Field {
   /** @param {ConstructorParameters<typeof Field>} args */
   constructor(...args) {
     super(...args);
-    const { name, input, setting } = this;
-    this.example = make('button', { type: 'button', id: `example-${name}`, onclick: () => {
+    const { input, setting } = this;
+    this.example = make('button', { type: 'button', id: input.id.replace('set-', 'example-'), onclick: () => {
       input.value = setting.example ?? '';
       input.dispatchEvent(new Event('input'));
       input.focus();
@@ -149,6 +152,9 @@ class SchemaField extends Field {
   get problem() { return this.#checked.problems.slice(0, MOST_PROBLEMS).join('\n') || super.problem; }
 }
 
+/** The field of a setting, of the kind that it needs. @param {ConstructorParameters<typeof Field>} args */
+export const fieldOf = (...args) => new (SETTINGS[args[0]].example ? SchemaField : Field)(...args);
+
 /** @param {Settings} settings
  * @param {(changed: boolean) => void} onDone  called when the dialog closes; changed: the model must be loaded again
  * @param {() => number | undefined} trained  the number of tokens for which the model was trained, if there is one */
@@ -169,8 +175,7 @@ export function createSettingsDialog(settings, onDone, trained) {
   function build() {
     for (const group of new Set(Object.values(SETTINGS).map(setting => setting.group))) {
       const names = Object.keys(SETTINGS).filter(name => SETTINGS[name].group === group);
-      const own = names.map(name =>
-        new (SETTINGS[name].example ? SchemaField : Field)(name, settings, changed, trained));
+      const own = names.map(name => fieldOf(name, settings, changed, trained, ''));
       fields.push(...own);
       form.append(make('fieldset', {}, make('legend', {}, group), ...own.map(({ box }) => box),
         ...group === 'Model' ? [paragraph('Changes here load the model again when you are done.')] : []));

@@ -85,10 +85,23 @@ export function expected({ min, max, whole: isWhole, optional, example }) {
   return `must be ${isWhole ? 'a whole number ' : ''}from ${range}${optional ? ', or empty' : ''}`;
 }
 
+/** The groups of settings that a conversation may have values of its own for. */
+export const OWN_GROUPS = ['Answers', 'Sampling', 'Penalties'];
+
+/** The values that a conversation has of its own, of untrusted ones.
+ * @param {any} values @returns {Record<string, string | number> | undefined}  undefined: none */
+export function ownValues(values) {
+  const valid = Object.entries(SETTINGS).filter(([name, setting]) => OWN_GROUPS.includes(setting.group)
+    && values !== null && typeof values === 'object' && Object.hasOwn(values, name) && isValid(setting, values[name]));
+  return valid.length > 0 ? Object.fromEntries(valid.map(([name]) => [name, values[name]])) : undefined;
+}
+
 /** The values of the settings. */
 export class Settings {
   /** @type {Record<string, any>} */
   values = {};
+  /** Those that the conversation has of its own. @type {Record<string, any>} */
+  own = {};
 
   constructor() {
     const kept = recall('settings');
@@ -115,16 +128,16 @@ export class Settings {
 
   /** @param {...string} groups */
   #of(...groups) {
-    return Object.fromEntries(Object.entries(this.values).filter(([name, value]) =>
+    return Object.fromEntries(Object.entries({ ...this.values, ...this.own }).filter(([name, value]) =>
       groups.includes(SETTINGS[name].group) && value !== '' && name !== 'system' && name !== 'schema'));
   }
 
   /** The options of Plumb.load. */
   loading = () => this.#of('Model');
   /** The options of generate. */
-  sampling() { return this.#of('Answers', 'Sampling', 'Penalties'); }
+  sampling() { return this.#of(...OWN_GROUPS); }
   /** @returns {string} */
-  system() { return this.values.system.trim(); }
+  system() { return (this.own.system ?? this.values.system).trim(); }
   /** The JSON Schema of the answers; undefined: they are text. */
-  schema() { return schemaOf(this.values.schema); }
+  schema() { return schemaOf(this.own.schema ?? this.values.schema); }
 }

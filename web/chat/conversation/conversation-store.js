@@ -19,12 +19,16 @@
  * @property {string} id
  * @property {string} title
  * @property {number} updated  milliseconds since 1970
+ * @property {{name: string, source?: string}} [model]  that gave the last answer; source: its address or name, if it is
+ *   no file
+ * @property {Record<string, string | number>} [own]  the settings that are not those of the page
  * @property {string} [origin]  for an imported conversation: its id in the file
  * @property {Message[]} messages */
 
 import { openDatabase } from '../database.js';
 import { documentsOf } from '../documents/stored.js';
 import { recall, remember } from '../dom.js';
+import { ownValues } from '../settings.js';
 import { everyMessage, placeOf, walk, withAnswer } from './versions.js';
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
@@ -45,11 +49,14 @@ function conversationOf(value) {
   if (!isText(value?.id, 100) || !Array.isArray(value.messages)) return undefined;
   const messages = messagesOf(value.messages, 0);
   if (!messages) return undefined;
+  const { name, source } = value.model ?? {}, own = ownValues(value.own);
   return {
     id: value.id,
     title: isText(value.title, 1000) ? value.title.slice(0, 200) : '',
     updated: Number.isFinite(value.updated) && value.updated >= 0 && value.updated <= MAX_TIME ? value.updated : 0,
     ...isText(value.origin, 100) && { origin: value.origin },
+    ...isText(name, 200) && { model: { name, ...isText(source, 2000) && { source } } },
+    ...own && { own },
     messages,
   };
 }

@@ -147,6 +147,18 @@ export class ModelsDialog {
     await this.#showPlan(source, { isChosen: false });
   }
 
+  /** Loads the model of a conversation if it is on this machine; else shows what it needs: a conversation may come from
+   * others. @param {string} text  its address or name */
+  async offer(text) {
+    const source = addressOf(text);
+    if (source && (!isName(source) && new URL(source).origin === location.origin || await isStored(source))) {
+      return this.#load(source);
+    }
+    this.#open();
+    if (source) await this.#showPlan(source);
+    else this.#plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
+  }
+
   /** Shows what a model would need, and offers to load it.  With atOnce, loads it if it fits.
    * @param {Source} source @param {{atOnce?: boolean, isChosen?: boolean, isGated?: boolean, at?: HTMLElement}} [how]
    *   isChosen: not by a link; isGated: whether the hub asks who wants it; at: where to show it */

@@ -1,0 +1,117 @@
+/** What a conversation has of its own: its model, system prompt, schema and settings, shown where one writes. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, afterEach, before, test } from 'node:test';
+import { root } from '../node/helpers.mjs';
+import { LOOKS, TINY, answer, begin, open, put, screenshot, setUp, state, stored, whole } from './chat-page.mjs';
+
+const where = await setUp();
+const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
+let page;
+const chip = name => page.locator('#chips').getByRole('button', { name, exact: true });
+const one = async title => (await stored(page)).find(chat => chat.title === title);
+const saved = async (title, own) => {
+  while (JSON.stringify((await one(title)).own) !== JSON.stringify(own)) await page.waitForTimeout(20);
+};
+before(async () => {
+  page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
+    localStorage['plumb.settings'] = '{"maxTokens":4}';
+  }));
+  page.setDefaultTimeout(20000);
+  await state(page, 'ready');
+});
+after(() => page.close());
+afterEach(() => assert.deepEqual(page.problems, []));
+
+test('a system prompt and settings of one conversation are kept with it and are not those of another', async () => {
+  await put(page, ['One', 'Two'].map(title => ({ title, messages: [{ role: 'user', content: `${title}?` },
+    { role: 'assistant', content: 'Yes.' }] })));
+  await chip('System prompt').focus();
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#own[open]');
+  assert.equal(await page.evaluate(() => document.activeElement?.id), 'own-set-system');
+  await page.keyboard.type('Be brief.');
+  await page.fill('#own-set-maxTokens', '2');
+  await page.keyboard.press('Escape');
+  await chip('1 option').waitFor();
+  assert.equal(await chip('System prompt').getAttribute('data-set'), 'true');
+  assert.equal(await page.evaluate(() => document.activeElement?.id), 'chip-system', 'the focus is back');
+  await saved('Two', { system: 'Be brief.', maxTokens: 2 });
+  await answer(page, 'And now?');
+  assert.match(await page.textContent('#log > li:last-child .figures'), /^2 tokens/);
+  await page.getByRole('button', { name: 'One', exact: true }).click();
+  assert.equal(await chip('System prompt').getAttribute('data-set'), 'false');
+  await answer(page, 'And now?');
+  assert.match(await page.textContent('#log > li:last-child .figures'), /^4 tokens/);
+  await page.reload();
+  await state(page, 'ready');
+  await page.getByRole('button', { name: 'Two', exact: true }).click();
+  await chip('1 option').click();
+  await page.waitForSelector('#own[open]');
+  assert.equal(await page.inputValue('#own-set-system'), 'Be brief.');
+  await page.getByRole('button', { name: 'Same as the page' }).click();
+  await page.locator('#own').getByRole('button', { name: 'Done' }).click();
+  await chip('Options').waitFor();
+  await saved('Two', undefined);
+});
+
+test('a value that is not allowed is not kept, and stored ones that are not are left out', async () => {
+  await chip('Schema').click();
+  await page.waitForSelector('#own[open]');
+  await page.fill('#own-set-topP', '3');
+  await page.locator('#own').getByRole('button', { name: 'Done' }).click();
+  await page.getByText('Correct this value').waitFor();
+  await page.fill('#own-set-topP', '0.5');
+  await page.locator('#own').getByRole('button', { name: 'Done' }).click();
+  await saved('Two', { topP: 0.5 });
+  await put(page, [{ title: 'Bad', own: { topP: 7, threads: 2, __proto__: 1, nothing: 3, temperature: 0.5, system: 7 },
+    model: { name: 7 }, messages: [{ role: 'user', content: 'Bad?' }, { role: 'assistant', content: 'Yes.' }] }]);
+  await saved('Bad', { temperature: 0.5 });
+  assert.equal((await one('Bad')).model, undefined);
+});
+
+test('a conversation of another model says so, and goes on only when the reader has decided', async () => {
+  await put(page, [{ title: 'Other', model: { name: 'Otto 7B', source: `${where.url}build/chat/none.gguf` },
+    messages: [{ role: 'user', content: 'Other?' }, { role: 'assistant', content: 'Yes.' }] }]);
+  await page.getByText('The last answer is from Otto 7B.').waitFor();
+  await page.fill('#prompt', 'And now?');
+  await page.keyboard.press('Enter');
+  await page.getByText('Choose which model goes on').waitFor();
+  assert.equal(await page.locator('#log > li').count(), 3, 'no answer yet');
+  await begin(page, () => page.getByRole('button', { name: /^Go on with/ }).click());
+  await whole(page, 4);
+  assert.equal(await page.isVisible('#other-model'), false);
+  assert.notEqual((await one('Other')).model.name, 'Otto 7B');
+});
+
+test('the model of a conversation from another server is shown before it is loaded', async () => {
+  await put(page, [{ title: 'Far', model: { name: 'Far 7B', source: 'javascript:alert(1)' },
+    messages: [{ role: 'user', content: 'Far?' }, { role: 'assistant', content: 'Yes.' }] }]);
+  await page.getByRole('button', { name: 'Load Far 7B' }).click();
+  await page.getByText('That is not the address of a file.').waitFor();
+  await page.keyboard.press('Escape');
+  assert.equal(await page.getAttribute('body', 'data-state'), 'ready', 'the model is still there');
+});
+
+for (const { colorScheme, width, height } of LOOKS) {
+  test(`axe finds no violations in what a conversation has of its own (${width} px, ${colorScheme})`, async () => {
+    const use = { colorScheme, viewport: { width, height }, reducedMotion: 'reduce' };
+    const other = await open(where, `?model=${TINY}`, use, page => page.addInitScript({ content: axe }));
+    await state(other, 'ready');
+    await put(other, [{ title: 'Other', model: { name: 'Otto 7B', source: 'https://example.com/otto.gguf' },
+      own: { system: 'Be brief.', temperature: 0.5 },
+      messages: [{ role: 'user', content: 'Other?' }, { role: 'assistant', content: 'Yes.' }] }]);
+    const examine = async name => {
+      await screenshot(other, `${name}-${width}-${colorScheme}`);
+      assert.deepEqual(await other.evaluate(async () =>
+        (await globalThis.axe.run(document, { resultTypes: ['violations'] })).violations
+          .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`)), [], name);
+      assert.ok(await other.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name}: too wide`);
+    };
+    await examine('other-model');
+    await other.click('#chip-system');
+    await other.waitForSelector('#own[open]');
+    await examine('own');
+    await other.close();
+  });
+}
