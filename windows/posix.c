@@ -84,7 +84,7 @@ int posix_isatty(int fd) {
 /* The line that was typed last.  Reading a console as a file would lose the characters that are not ASCII. */
 static struct { char bytes[3 * 4096 + 1]; size_t n, at; bool is_console, is_ended; } typed;
 
-/* Returns false at the end of the input, which is Ctrl-Z at the start of a line, and after Ctrl-C. */
+/* Returns false at the end of the input, which is Ctrl-Z or Ctrl-D at the start of a line, and after Ctrl-C. */
 static bool has_typed(void) {
     if (typed.at < typed.n) return true;
     wchar_t line[4096];
@@ -98,7 +98,7 @@ static bool has_typed(void) {
     for (DWORD i = 0; i < n; i++) {
         if (line[i] != L'\r') line[n_kept++] = line[i];
     }
-    typed.is_ended = line[0] == 26;
+    typed.is_ended = line[0] == 26 || line[0] == 4;
     if (typed.is_ended || n_kept == 0) return false;
     typed.n = (size_t)WideCharToMultiByte(CP_UTF8, 0, line, (int)n_kept, typed.bytes + 1, sizeof typed.bytes - 1, NULL,
                                           NULL) + 1;
@@ -180,7 +180,10 @@ static void start_streams(void) {
         if (fd == STDIN_FILENO || !GetConsoleMode(handle_of(fd), &mode)) continue;
         SetConsoleMode(handle_of(fd), mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING);
     }
-    typed.is_console = isatty(STDIN_FILENO);
+    /* Without a buffer the bytes of a character would reach a console one by one, which then shows none of them.  What
+     * prints for people flushes when they should see it. */
+    setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    typed.is_console = posix_isatty(STDIN_FILENO);
 }
 
 /* The arguments in UTF-8, in memory that is kept until the end. */
