@@ -174,8 +174,8 @@ test('search in the hub: only when asked, sizes, pages, hostile names; a gated m
   assert.ok(hub.seen.slice(asked).every(({ path }) => path.startsWith('/api/models/org/none/')));
   await page.getByLabel('Keep it on this device').check();
   await page.getByLabel('Token of your account').fill(`${TOKEN}2`);
-  await page.keyboard.press('Enter');
-  await page.waitForFunction(token => JSON.stringify({ ...localStorage }).includes(token), `${TOKEN}2`);
+  await Promise.all([page.waitForResponse(/none/), page.keyboard.press('Enter')]);
+  assert.ok((await kept()).includes(`${TOKEN}2`));
   assert.notEqual(await page.title(), '1');
   page.problems.length = 0;   // answers that refuse
   await page.close();

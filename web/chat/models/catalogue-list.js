@@ -46,9 +46,9 @@ function described(entry) {
 }
 
 /** Fills a section of the dialog. @param {HTMLElement} section
- * @param {{choose: Choose, cancel: () => void, without: string[], use?: import('./catalogue.js').Use}} how  cancel: ends
- *   a look at a model; without: the models that are not listed; use: the use whose models are listed first */
-export function fillCatalogue(section, { choose, cancel, without, use: first = undefined }) {
+ * @param {{choose: Choose, cancel: () => void, without: string[], use?: import('./catalogue.js').Use}} how
+ *   cancel: ends a look at a model; without: the models that are not listed; use: the use that is chosen at first */
+export function fillCatalogue(section, { choose, cancel, without, use: first }) {
   const all = CATALOGUE.filter(({ name }) => !without.includes(name));
   const find = make('input', { type: 'search', id: 'find', placeholder: 'Name or use, or hf:org/repo',
     spellcheck: false, maxLength: 200, 'aria-describedby': 'find-about' });
