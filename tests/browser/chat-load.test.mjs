@@ -183,7 +183,7 @@ test('a base model is chosen from the list, and continues texts as llama.cpp doe
   }));
   await state(page, 'ready');
   await page.click('#model');
-  await page.getByRole('button', { name: 'Gemma 3 270M' }).click();
+  await page.locator('#offered').getByRole('button', { name: 'Gemma 3 270M' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'gemma-3 270M');
   await state(page, 'ready');
   assert.match(await page.innerText('#welcome'), /does not answer messages but continues your text/);
@@ -234,7 +234,7 @@ test('a model too large for the memory shows the sizes, and the default model ca
   assert.match(await page.textContent('#failure-detail'),
     /\d{10} bytes of weights and 545259520 bytes of keys and values/);
   await page.click('#other');
-  await page.getByRole('button', { name: 'SmolLM2 135M' }).click();
+  await page.locator('#offered').getByRole('button', { name: 'SmolLM2 135M' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');
   await state(page, 'ready');
   assert.ok((await answer(page, 'Say one word.')).length > 0);

@@ -45,16 +45,17 @@ function described(entry) {
   ];
 }
 
-/** Fills a section of the dialog. @param {HTMLElement} section @param {Choose} choose
- * @param {() => void} cancel  ends a look at a model @param {import('./catalogue.js').Use} [only]  the first choice of
- *   use */
-export function fillCatalogue(section, choose, cancel, only) {
+/** Fills a section of the dialog. @param {HTMLElement} section
+ * @param {{choose: Choose, cancel: () => void, without: string[], use?: import('./catalogue.js').Use}} how
+ *   cancel: ends a look at a model; without: the models that are not listed; use: the use that is chosen at first */
+export function fillCatalogue(section, { choose, cancel, without, use: first }) {
+  const all = CATALOGUE.filter(({ name }) => !without.includes(name));
   const find = make('input', { type: 'search', id: 'find', placeholder: 'Name or use, or hf:org/repo',
     spellcheck: false, maxLength: 200, 'aria-describedby': 'find-about' });
   const option = (/** @type {string} */ value, /** @type {string} */ label) => make('option', { value }, label);
   const use = make('select', { 'aria-label': 'Use' }, option('', 'Any use'),
     ...Object.entries(USES).map(([value, label]) => option(value, label)));
-  use.value = only ?? '';
+  use.value = first ?? '';
   const language = make('select', { 'aria-label': 'Language' }, option('', 'Any language'),
     ...LANGUAGES.map(({ code, name }) => option(code, name)));
   const fits = make('input', { type: 'checkbox', checked: true });
@@ -63,7 +64,7 @@ export function fillCatalogue(section, choose, cancel, only) {
   const search = new HubSearch(choose);
   const show = () => {
     const wanted = find.value.trim().toLowerCase().split(/\s+/);
-    const shown = CATALOGUE.filter(one => {
+    const shown = all.filter(one => {
       const text = [one.name, one.title, one.family, one.about, one.licence, one.repository,
         ...one.uses.map(use => USES[use])].join(' ').toLowerCase();
       return wanted.every(word => text.includes(word)) && (!fits.checked || memoryOf(one) <= limit)
@@ -77,7 +78,7 @@ export function fillCatalogue(section, choose, cancel, only) {
       make('span', {}, one.about), ...described(one).map(text => make('span', { className: 'figures' }, text))));
       return item;
     }));
-    count.textContent = `${shown.length} of ${CATALOGUE.length} models, as of ${DATE}`;
+    count.textContent = `${shown.length} of ${all.length} models, as of ${DATE}`;
   };
   find.addEventListener('input', show);
   for (const filter of [use, language, fits]) filter.addEventListener('change', show);

@@ -2,6 +2,7 @@
 import { Plumb, PlumbError } from '../../index.js';
 import { dotted, duration, element, megabytes } from '../dom.js';
 import { explain } from '../explain.js';
+import { ChooseFile, filesOf, isFileKey, keyOf, reopen } from './file-models.js';
 import { headersFor } from './hub-token.js';
 import { prepare } from './offered.js';
 
@@ -23,6 +24,8 @@ export class Loader {
   kind = 'answers';
   /** The model that is loaded, or that was to be loaded. @type {Source} */
   source = '';
+  /** What the button of a failure does. */
+  #retry = () => {};
 
   /** @param {() => import('../../api/plumb.js').LoadOptions} options  the current settings
    * @param {(state: 'loading' | 'failed' | 'ready') => void} changed */
@@ -30,10 +33,16 @@ export class Loader {
     this.#options = options;
     this.#changed = changed;
     element('cancel', 'button').addEventListener('click', () => this.#running?.abort());
-    element('retry', 'button').addEventListener('click', () => void this.load(this.source));
+    element('retry', 'button').addEventListener('click', () => this.#retry());
   }
 
-  /** Replaces the model with this one. @param {Source} source */
+  /** The name under which the model is found again: that of the source, or the key of its files. */
+  get key() {
+    const files = filesOf(this.source);
+    return files ? keyOf(files) : String(this.source);
+  }
+
+  /** Replaces the model with this one. @param {Source} source  also the key of files (file-models.js) */
   async load(source) {
     this.#running?.abort();
     const controller = this.#running = new AbortController(), { signal } = controller;
@@ -47,6 +56,11 @@ export class Loader {
     const isReplaced = () => this.#running !== controller;
     if (isReplaced()) return;
     try {
+      if (isFileKey(source)) {
+        const files = await reopen(source);
+        if (isReplaced()) return;
+        this.source = source = files.length === 1 ? files[0] : files;
+      }
       const loaded = await this.#open(source, { ...this.#options(), persist: true, reserve: false, signal,
         shared: typeof source === 'string' || source instanceof URL,
         onProgress: progress => isReplaced() || this.#showProgress(progress) });
@@ -59,7 +73,7 @@ export class Loader {
     } catch (error) {
       if (isReplaced()) return;
       this.#running = undefined;
-      this.fail(source, explain(error));
+      this.fail(source, explain(error), error instanceof ChooseFile);
     }
   }
 
@@ -86,9 +100,12 @@ export class Loader {
   }
 
   /** Shows why there is no model, and offers to load this one.
-   * @param {Source} source @param {ReturnType<typeof explain>} why */
-  fail(source, { title, advice, detail }) {
-    element('retry', 'button').textContent = this.source === source ? 'Try again' : 'Load it';   // not tried yet
+   * @param {Source} source @param {ReturnType<typeof explain>} why @param {boolean} [mustChoose]  whether the reader
+   *   must choose its file */
+  fail(source, { title, advice, detail }, mustChoose = false) {
+    const isNew = this.source !== source || isFileKey(source);   // not tried yet
+    element('retry', 'button').textContent = mustChoose ? 'Choose the file…' : isNew ? 'Load it' : 'Try again';
+    this.#retry = () => mustChoose ? element('open', 'button').click() : void this.load(source);
     this.source = source;
     element('failure-title', 'h2').textContent = title;
     element('failure-advice', 'p').textContent = advice;

@@ -9,6 +9,7 @@ import {
 import { explain } from '../explain.js';
 import { HUB, hubName } from '../../loader/hub.js';
 import { named } from '../../loader/names.js';
+import { differenceOf, filesOf, isFileKey, keepFiles, keyOf, nameOfKey } from './file-models.js';
 import { hasToken, headersFor, tokenForm } from './hub-token.js';
 import { isName } from './model-files.js';
 import { kindOf, USE } from './offered.js';
@@ -63,6 +64,8 @@ export class ModelsDialog {
   #name = element('model-name', 'span');
   /** @type {AbortController | undefined} */
   #lookup;
+  /** Those of the files that were chosen or dropped last. @type {Promise<import('./file-models.js').Handle[]>} */
+  #handles = Promise.resolve([]);
   /** The list of more models, once the dialog was open.
    * @type {Promise<ReturnType<typeof import('./catalogue-list.js').fillCatalogue>> | undefined} */
   #catalogue;
@@ -87,15 +90,24 @@ export class ModelsDialog {
       if (address) void this.#showPlan(address);
       else this.#plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
     });
-    element('offered', 'ul').replaceChildren(...this.#page.offered.map(({ name, about }) => make('li', {},
-      make('button', { type: 'button', className: 'title' }, name, make('span', { className: 'figures' }, about),
-        make('span', { className: 'figures' })))));
-    element('open', 'button').addEventListener('click', () => file.click());
+    element('offered', 'ul').replaceChildren(...this.#page.offered.map(one => {
+      const item = make('li', {}, make('button', { type: 'button', className: 'title',
+        onclick: () => void this.#choose(one, item) }, one.name, make('span', { className: 'figures' }, one.about),
+      make('span', { className: 'figures' })));
+      return item;
+    }));
+    element('open', 'button').addEventListener('click', () => void this.#pick(file));
     file.addEventListener('change', () => {
       const files = [...file.files ?? []];
       file.value = '';
       if (files.length > 0) this.openFiles(files);
     });
+    // The handles of dropped files, which must be taken before the event ends.
+    addEventListener('drop', ({ dataTransfer }) => {
+      const items = [...dataTransfer?.items ?? []].filter(({ kind }) => kind === 'file');
+      this.#handles = Promise.all(items.map(item => /** @type {any} */ (item).getAsFileSystemHandle?.()))
+        .then(handles => handles.filter(handle => handle?.kind === 'file'), () => []);
+    }, true);
     this.#dialog.addEventListener('close', () => {
       this.#lookup?.abort();
       void this.#catalogue?.then(({ stop }) => stop());
@@ -117,7 +129,8 @@ export class ModelsDialog {
     const { key = 'model', loader } = this.#page;
     this.#lookup?.abort();
     if (this.#dialog.open) this.#dialog.close();
-    if (isChosen) remember(key, typeof source === 'string' && source !== this.#default ? source : undefined);
+    // Files are remembered once they are a model that runs.
+    if (isChosen && typeof source === 'string') remember(key, source !== this.#default ? source : undefined);
     const address = new URL(location.href);
     const requested = address.searchParams.get('model');
     if (requested !== null && source !== addressOf(requested)) {
@@ -132,13 +145,15 @@ export class ModelsDialog {
    * of it is on this machine, the model is shown first: opening a link is not consent to a download of gigabytes. */
   async start() {
     const { key = 'model', loader } = this.#page, requested = new URLSearchParams(location.search).get('model');
-    const source = addressOf(requested || recall(key) || this.#default);
+    const kept = requested ? undefined : recall(key);
+    const source = isFileKey(kept) ? kept : addressOf(requested || kept || this.#default);
     if (!source) {
       return loader.fail(this.#default, { title: 'That is not the address of a file',
         detail: String(requested || recall(key)),
         advice: 'Check the link to this page. You can load the default model or choose another.' });
     }
     this.#name.textContent = nameOfSource(source);
+    if (isFileKey(source)) return loader.load(source);
     const isHere = !isName(source) && new URL(source).origin === location.origin;
     if (!requested || isHere || await isStored(source)) return loader.load(source);
     loader.fail(source, { title: 'This model is not downloaded yet', detail: source,
@@ -250,12 +265,9 @@ export class ModelsDialog {
   async #showCatalogue() {
     if (this.#catalogue) return (await this.#catalogue).show();
     const filling = this.#catalogue = import('./catalogue-list.js').then(({ fillCatalogue }) => fillCatalogue(
-      element('more', 'section'), (source, at, isGated = false) => {
-        const offered = this.#page.offered.find(({ hub }) => hub === source);
-        if (offered) void this.#choose(offered, at);
-        else void this.#showPlan(source, { at, isGated });
-      },
-      () => element('more', 'section').contains(this.#plan) && this.#clearPlan(), this.#page.use));
+      element('more', 'section'), { use: this.#page.use, without: this.#page.offered.map(({ hub }) => hub),
+        choose: (source, at, isGated = false) => void this.#showPlan(source, { at, isGated }),
+        cancel: () => element('more', 'section').contains(this.#plan) && this.#clearPlan() }));
     filling.catch(() => {
       this.#catalogue = undefined;
       element('more', 'section').append(paragraph('The list could not be loaded. Open this dialog again.'));
@@ -272,8 +284,7 @@ export class ModelsDialog {
   /** Says of each offered model whether it must still be fetched. */
   async #showPlaces() {
     for (const [i, one] of this.#page.offered.entries()) {
-      const button = element('offered', 'ul').querySelectorAll('button')[i], note = button.lastElementChild;
-      button.onclick = () => void this.#choose(one, button.parentElement ?? button);
+      const note = element('offered', 'ul').querySelectorAll('button')[i].lastElementChild;
       const where = await placeOf(one.url);
       if (note) note.textContent = where === 'fetched' ? 'Not here yet: the server of this page fetches it.'
         : where === 'nowhere' ? 'This server does not have it. It is on the hub.' : '';
@@ -290,14 +301,37 @@ export class ModelsDialog {
   /** @param {File[]} files */
   openFiles(files) {
     const parts = files.sort((a, b) => a.name.localeCompare(b.name, 'en', { numeric: true }));
-    void this.#showPlan(parts.length === 1 ? parts[0] : parts, { atOnce: true });
+    void this.#openParts(parts);
+  }
+
+  /** Opens files, unless the reader was asked for others. @param {File[]} parts */
+  async #openParts(parts) {
+    const { loader } = this.#page, source = parts.length === 1 ? parts[0] : parts, { source: wanted } = loader;
+    const difference = isFileKey(wanted) ? await differenceOf(wanted, parts) : undefined;
+    if (difference === undefined) return this.#showPlan(source, { atOnce: true });
+    if (this.#dialog.open) this.#dialog.close();
+    loader.fail(source, { title: 'This is another file', detail: difference,
+      advice: 'Load it nevertheless, or choose the one that was used before.' });
+  }
+
+  /** Lets the reader choose files: with handles, if the browser has some, to find the files again.
+   * @param {HTMLInputElement} file */
+  async #pick(file) {
+    const { showOpenFilePicker } = /** @type {any} */ (globalThis);
+    if (!showOpenFilePicker) return file.click();
+    const handles = /** @type {import('./file-models.js').Handle[]} */ (await showOpenFilePicker({ multiple: true,
+      types: [{ description: 'GGUF models', accept: { 'application/octet-stream': ['.gguf'] } }] }).catch(() => []));
+    this.#handles = Promise.resolve(handles);
+    if (handles.length > 0) this.openFiles(await Promise.all(handles.map(handle => handle.getFile())));
   }
 
   /** Called when a model is loaded: shows its name in the header. */
   loaded() {
-    const { model } = this.#page.loader;
+    const { key = 'model', loader: { model, source } } = this.#page, files = filesOf(source);
     if (!model) return;
     this.#name.textContent = nameOf(model.metadata);
+    if (files) void this.#handles.then(handles => keepFiles(files, handles)).then(() => remember(key, keyOf(files)))
+      .catch(() => remember(key, keyOf(files)));   // without a database the reader is asked for the file
     if (this.#dialog.open) void this.#showFacts();
     else if (model.warnings.length > 0) {
       const [{ code, message }] = model.warnings;
@@ -331,7 +365,8 @@ function addressOf(text) {
 /** @param {Source} source */
 function nameOfSource(source) {
   const one = Array.isArray(source) ? source[0] : source;
-  if (one instanceof File) return one.name.replace(/\.gguf$/i, '');
+  if (one instanceof File) return tidy(one.name.replace(/\.gguf$/i, ''));
+  if (isFileKey(one)) return nameOfKey(one);
   return typeof one !== 'string' ? 'Model' : isName(one) ? one : fileName(one).replace(/\.gguf$/i, '');
 }
 
