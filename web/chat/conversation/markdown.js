@@ -8,7 +8,6 @@
 import DOMPurify from '../../dist/vendor/dompurify/purify.es.mjs';
 import { copy, make } from '../dom.js';
 import { languageOf as highlightedAs } from '../typeset/languages.js';
-import { typeset } from '../typeset/typesetter.js';
 import { blocksOf, htmlOf, LINK, texOf } from './markdown-blocks.js';
 
 /** @typedef {import('./markdown-blocks.js').Block} Block
@@ -22,6 +21,19 @@ const LONGEST_BLOCK = 20000, LONGEST_TEXT = 4 * LONGEST_BLOCK;
 const INTERVAL = 80, COST_FACTOR = 5;
 /** The most formulas of a block that are typeset: the page's thread adds them at once. */
 const MOST_FORMULAS = 200;
+
+/** Loaded when the first text needs it. @type {Promise<typeof import('../typeset/typesetter.js')> | undefined} */
+let loading;
+/** @type {typeof import('../typeset/typesetter.js') | undefined} */
+let typesetter;
+
+/** Typesets the text of an element, at once if it was done before.
+ * @param {Parameters<typeof import('../typeset/typesetter.js').typeset>} args */
+function typeset(...args) {
+  if (typesetter) return typesetter.typeset(...args);
+  loading ??= import('../typeset/typesetter.js').then(module => typesetter = module);
+  loading.then(module => module.typeset(...args), () => { loading = undefined; });
+}
 
 const purify = DOMPurify();
 const CLEAN = {

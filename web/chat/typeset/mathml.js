@@ -1,5 +1,5 @@
 /* What MathML Core, which browsers show, lacks of the MathML that KaTeX writes: letters of other alphabets are
- * characters of their own, and the columns of a table are aligned by classes. */
+ * characters of their own, and columns that are aligned and parts that are boxed or struck out have classes. */
 
 /** The first capital letter, small letter and digit of each alphabet, and letters that Unicode has elsewhere.
  * @type {Record<string, {start: number[], others?: Record<string, string>}>} */
@@ -32,6 +32,12 @@ export function complete(math) {
     if (!Object.hasOwn(ALPHABETS, variant)) continue;
     if (one.childElementCount === 0) one.textContent = inAlphabet(one.textContent ?? '', variant);
     one.setAttribute('mathvariant', 'normal');
+  }
+  for (const enclosed of math.querySelectorAll('menclose')) {
+    const row = document.createElementNS(enclosed.namespaceURI, 'mrow');
+    row.setAttribute('class', enclosed.getAttribute('notation')?.includes('box') ? 'boxed' : 'struck');
+    row.append(...enclosed.childNodes);
+    enclosed.replaceWith(row);
   }
   for (const table of math.querySelectorAll('mtable[columnalign]')) {
     const aligns = table.getAttribute('columnalign')?.split(' ') ?? [];
