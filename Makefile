@@ -473,7 +473,8 @@ release: ## Builds build/release: package, site, command line for five systems, 
 	@tools/setup.sh package
 	@tools/setup.sh release
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
-	@$(MAKE) -s -j$$(nproc) packed native $(foreach s,$(systems),build/cross/$s/plumb$(ending_$(firstword $(subst -, ,$s))))
+	@$(MAKE) -s -j$$(nproc) packed native \
+	    $(foreach s,$(systems),build/cross/$s/plumb$(ending_$(firstword $(subst -, ,$s))))
 	@rm -rf build/release-site
 	@node web/site/page-files.mjs build/release-site
 	@LLVM=$(LLVM) node tools/release/release.mjs models/SmolLM2-135M-Instruct.Q4_1.gguf
