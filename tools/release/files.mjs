@@ -88,8 +88,8 @@ function inModules() {
   ];
 }
 
-/** The libraries in web/dist/vendor.  A folder has the name of its package, without its scope or with it.  If its
- * licence file has titles "==== NAME VERSION", these are the packages that its files contain. @returns {Part[]} */
+/** The libraries in web/dist/vendor, of the packages that the Makefile copies there.  If the licence file of a folder
+ * has titles "==== NAME VERSION", these are the packages that its files contain. @returns {Part[]} */
 export function vendored() {
   const { packages } = JSON.parse(text('web/package-lock.json')), vendor = 'web/dist/vendor';
   /** @param {string} name @param {string} licence @returns {Part} */
@@ -108,10 +108,9 @@ export function vendored() {
         return { ...found, begin: title };
       });
     }
-    const names = Object.keys(packages).map(key => key.replace('node_modules/', ''))
-      .filter(name => [name, name.replace('@', '').replace('/', '-'), name.replace(/^.*\//, '')].includes(folder));
-    if (names.length !== 1) throw new Error(`${vendor}/${folder}: ${names.length} packages have that name`);
-    return [part(names[0], licence)];
+    const [, name] = new RegExp(`vendor_rule,${folder}/[^,]*,([^,]+),`).exec(text('Makefile')) ?? [];
+    if (!name) throw new Error(`${vendor}/${folder}: no vendor_rule of the Makefile makes it`);
+    return [part(name, licence)];
   });
 }
 
