@@ -348,7 +348,7 @@ variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_r
 vendor := web/dist/vendor
 vendored := $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
     $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs \
-    $(vendor)/katex/katex.min.js $(vendor)/highlight/core.min.js $(vendor)/pdfjs/pdf.min.mjs
+    $(vendor)/katex/katex.min.js $(vendor)/highlightjs-cdn-assets/core.min.js $(vendor)/pdfjs/pdf.min.mjs
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
 $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
@@ -372,12 +372,12 @@ $(vendor)/markdown-it/markdown-it.esm.min.d.mts: $(vendor)/markdown-it/markdown-
 	$Qcp web/node_modules/markdown-it/dist/markdown-it.d.mts $@
 $(eval $(call vendor_rule,dompurify/purify.es.mjs,dompurify,dist,purify.es.mjs purify.es.d.mts))
 $(eval $(call vendor_rule,katex/katex.min.js,katex,dist,katex.min.js))
-$(eval $(call vendor_rule,highlight/core.min.js,@highlightjs/cdn-assets,es,core.min.js))
-# The languages that the page highlights are in a folder of their own.
-$(vendor)/highlight/core.min.js: web/chat/typeset/languages.js
-$(vendor)/highlight/core.min.js: vendor_more = mkdir -p $(@D)/languages && for language in $$(node -e \
+$(eval $(call vendor_rule,highlightjs-cdn-assets/core.min.js,@highlightjs/cdn-assets,es,core.min.js))
+# With the languages that the page highlights.
+$(vendor)/highlightjs-cdn-assets/core.min.js: web/chat/typeset/languages.js
+$(vendor)/highlightjs-cdn-assets/core.min.js: vendor_more = for language in $$(node -e \
     "import('./web/chat/typeset/languages.js').then(({ languages }) => console.log(languages.join(' ')))"); do \
-    cp web/node_modules/@highlightjs/cdn-assets/es/languages/$$language.min.js $(@D)/languages || exit; done
+    cp web/node_modules/@highlightjs/cdn-assets/es/languages/$$language.min.js $(@D) || exit; done
 # The legacy build is for browsers of the last years, the other one only for the latest.
 $(eval $(call vendor_rule,pdfjs/pdf.min.mjs,pdfjs-dist,legacy/build,pdf.min.mjs pdf.worker.min.mjs))
 

@@ -20,7 +20,7 @@ test('the tarball has the code, types, licences and documentation, and is at mos
   assert.ok(size <= 2.2e6, `${size} bytes`);
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
-    /^(index|openai|fetch|ai|prompt-api|sw)\.js$/, /^chat\/[a-z-]+\.(js|css|html|svg)$/,
+    /^(index|openai|fetch|ai|prompt-api|sw)\.js$/, /^chat\/([a-z]+\/)?[a-z-]+\.(js|css|html|svg)$/,
     /^(base|loader|engine|answers|openai|serving|command|api|browser|node|cli|site)\/[a-z-]+\.m?js$/,
     /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-template|-trace|-cli)?\.wasm$/,
     /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,

@@ -14,8 +14,8 @@ const WANTED = [
   /^(index|openai|fetch)\.js$/, /^(base|loader|engine|answers|openai|serving|command|api|browser)\/[^/]+\.js$/,
   /^(chat|examples\/search)\/.+$/, /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
 ];
-/** Files that the service worker keeps only once an answer has needed them. */
-const LATER = /^dist\/vendor\/(katex|highlight)\//;
+/** Files that the service worker keeps only once an answer or a document has needed them. */
+const LATER = /^dist\/vendor\/(katex|highlightjs-cdn-assets|pdfjs)\//;
 /** @param {string} path */
 const isWanted = path => WANTED.some(pattern => pattern.test(path));
 

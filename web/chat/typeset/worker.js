@@ -13,8 +13,8 @@ const LIMITS = { trust: false, maxExpand: 200, maxSize: 20, strict: 'ignore', th
 const LOADERS = {
   formula: () => import(`${VENDOR}katex/katex.min.js`),
   async code(language) {
-    const [{ default: hljs }, { default: grammar }] = await Promise.all([import(`${VENDOR}highlight/core.min.js`),
-      import(`${VENDOR}highlight/languages/${language}.min.js`)]);
+    const [{ default: hljs }, { default: grammar }] = await Promise.all(['core', language].map(name =>
+      import(`${VENDOR}highlightjs-cdn-assets/${name}.min.js`)));
     if (!hljs.getLanguage(language)) hljs.registerLanguage(language, grammar);
     highlighter = hljs;
   },
