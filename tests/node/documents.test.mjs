@@ -125,7 +125,7 @@ describe('documents: search', () => {
     assert.match(first.text, /30 days\s+after\s+Your\s+receipt\s+of\s+the\s+notice/);
     const found = search.find('How long must I keep offering the source code to people who got the program in a '
       + 'physical product?', ['gpl', 'mpl']);
-    assert.ok(found.some(({ text }) => /as long as you offer spare\s+parts/.test(text)));
+    assert.ok(found.some(({ text }) => /spare\s+parts/.test(text)));
     const { document, start, end, text, sentence: [from, to] } = found[0];
     assert.equal(document, 'gpl');
     assert.equal(licence('GPL-3').slice(start, end), text);

@@ -15,6 +15,8 @@ export class Attachments {
   /** Those that were read, in order. @type {(Document & {text: string})[]} */
   #documents = [];
   #reading = 0;
+  /** The last file that is read, or waits for it. @type {Promise<unknown>} */
+  #last = Promise.resolve();
   /** Texts of this visit by the digests of their files. @type {Map<string, Document & {text: string}>} */
   #texts = new Map();
 
@@ -46,23 +48,26 @@ export class Attachments {
   add(files) {
     const room = MOST - this.#documents.length - this.#reading;
     if (files.length > room) toast(`A message has at most ${MOST} documents`);
-    for (const file of files.slice(0, Math.max(0, room))) void this.#read(file);
+    for (const file of files.slice(0, Math.max(0, room))) void this.#attach(file);
   }
 
   /** @param {File} file */
-  async #read(file) {
+  async #attach(file) {
     const controller = new AbortController(), { signal } = controller, { name } = file;
-    const note = make('span', { className: 'figures' }, 'reading'), bar = make('progress', { 'aria-label': 'Reading' });
+    const note = make('span', { className: 'figures' }, 'waiting'), bar = make('progress', { 'aria-label': 'Reading' });
     const chip = this.#chip(name, [note, bar], () => controller.abort());
     this.#reading++;
     this.#changed();
     try {
-      const { readDocument } = await import('./library.js');
-      const document = await readDocument(file, { signal, onProgress({ page, total }) {
-        note.textContent = `page ${page} of ${total}`;
-        bar.max = total;
-        bar.value = page;
-      } });
+      const document = await this.#inTurn(async () => {
+        note.textContent = 'reading';
+        const { readDocument } = await import('./library.js');
+        return readDocument(file, { signal, onProgress({ page, total }) {
+          note.textContent = `page ${page} of ${total}`;
+          bar.max = total;
+          bar.value = page;
+        } });
+      });
       if (signal.aborted) return;
       this.#texts.set(document.digest, document);
       if (this.#documents.every(({ digest }) => digest !== document.digest)) {
@@ -83,6 +88,14 @@ export class Attachments {
       this.#reading--;
       this.#changed();
     }
+  }
+
+  /** Reads one file after the other: each may take much memory. @template T @param {() => Promise<T>} read
+   * @returns {Promise<T>} */
+  #inTurn(read) {
+    const turn = this.#last.then(read);
+    this.#last = turn.catch(() => {});
+    return turn;
   }
 
   /** Adds an entry to the list. @param {string} name @param {Node[]} about  after the name

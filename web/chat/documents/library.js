@@ -116,18 +116,10 @@ export class Finder {
     /** @type {import('./search.js').Found[]} */
     const found = await caller.call('find', question, keys, vector);
     if (!found.some(({ near }) => near)) return [];
-    return found.map(({ document, start, text, sentence }) => {
-      const { digest, name, pages, text: all = '' } = documents[keys.indexOf(document)];
-      const before = all.slice(0, start + sentence[0]);
-      return { digest, name, text, start, sentence, line: lineOf(before),
-        ...pages && { page: pages.filter(at => at <= before.length).length } };
+    return found.map(({ document, start, text, sentence, line }) => {
+      const { digest, name, pages } = documents[keys.indexOf(document)];
+      return { digest, name, text, start, sentence, line,
+        ...pages && { page: pages.filter(at => at <= start + sentence[0]).length } };
     });
   }
-}
-
-/** The number of the line at the end of a text. @param {string} text */
-function lineOf(text) {
-  let line = 1;
-  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) line++;
-  return line;
 }

@@ -52,7 +52,7 @@ export async function readPdf(bytes, { onPage, folder = FOLDER } = {}) {
     if (error instanceof Refusal) throw error;
     const { name = '', message = '' } = /** @type {Error} */ (error) ?? {};
     throw new Refusal(name === 'PasswordException' ? 'The PDF is protected by a password'
-      : `The PDF is damaged: ${message.slice(0, 200)}`);
+      : `The PDF is damaged: ${message.slice(0, 200).replace(/\.$/, '')}`);
   } finally {
     await task.destroy().catch(() => {});
   }

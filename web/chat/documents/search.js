@@ -17,6 +17,7 @@ import { cosine, fused, isNear, ranked, Words, wordsOf } from './ranking.js';
  * @property {number} end
  * @property {string} text
  * @property {[number, number]} sentence  where the sentence that is nearest to the question starts and ends in text
+ * @property {number} line  of that sentence in the document, from 1
  * @property {number | undefined} cosine @property {number} coverage  see ranking.js
  * @property {boolean} near */
 
@@ -97,7 +98,8 @@ export class Search {
     return order.slice(0, most).map(i => {
       const { document, start, end } = this.#passages[i], text = this.textOf(i);
       const measured = { cosine: cosines.get(i), coverage: this.#words.coverage(words, text) };
-      return { document, start, end, text, sentence: this.#sentenceOf(text, words), ...measured,
+      const sentence = this.#sentenceOf(text, words), all = this.#texts.get(document) ?? '';
+      return { document, start, end, text, sentence, line: lineOf(all, start + sentence[0]), ...measured,
         near: isNear(measured) };
     });
   }
@@ -117,6 +119,13 @@ export class Search {
     }
     return place;
   }
+}
+
+/** The number of the line at a position. @param {string} text @param {number} end */
+function lineOf(text, end) {
+  let line = 1;
+  for (let at = text.indexOf('\n'); at >= 0 && at < end; at = text.indexOf('\n', at + 1)) line++;
+  return line;
 }
 
 /** Joins short passages that follow each other. @param {import('./passages.js').Passage[]} passages */
