@@ -3,8 +3,9 @@
  * ship, with sanitizers too.
  *
  * HAVE_SIMD128 is defined if the build has one of them.  HAVE_RELAXED is defined if it also has WebAssembly's relaxed
- * dots, and in native test builds for x86 (-DEMULATE_RELAXED), which emulate the dots of each kind of engine.  The names
- * mean what clang's wasm_simd128.h says.  Where x86 differs, a comment says how; the kernels do not depend on it. */
+ * dots, and in native test builds for x86 (-DEMULATE_RELAXED), which emulate the dots of each kind of engine.  The
+ * names mean what clang's wasm_simd128.h says.  Where x86 differs, a comment says how; the kernels do not depend on
+ * it. */
 #ifndef PLUMB_KERNELS_SIMD128_H
 #define PLUMB_KERNELS_SIMD128_H
 
