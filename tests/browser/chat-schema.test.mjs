@@ -100,6 +100,8 @@ for (const { colorScheme, width, height } of LOOKS) {
     assert.equal(await tree.getByText('0', { exact: true }).isVisible(), false, 'it is folded');
     await raw.locator('summary').click();
     assert.ok(await raw.locator('pre').isVisible());
+    // The context is longer than the training: a warning that stays until it is dismissed.
+    await page.getByRole('button', { name: 'Dismiss' }).click();
     await page.getByRole('button', { name: 'Copy as JSON' }).click();
     await page.getByText('Copied').waitFor();
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);

@@ -120,7 +120,11 @@ test('Ctrl-K finds actions, conversations and prompts by typing', async () => {
   await page.keyboard.type('settings');
   await press('Enter');
   await page.waitForSelector('#settings[open]');
-  await press('Escape', 'Control+k', 'Control+k');
+  await press('Escape');
+  await page.waitForFunction(() => document.querySelector('dialog[open]') === null);
+  await press('Control+k');
+  await page.waitForSelector('#palette[open]');
+  await press('Control+k');
   assert.equal(await page.locator('#palette[open]').count(), 0, 'the same keys close it');
   await press('Control+k');
   await page.keyboard.type('no such thing');

@@ -362,7 +362,7 @@ describe('a long conversation', () => {
       const frames = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
       for (let i = 0; i < 30; i++) {
         const marks = [...document.querySelectorAll('#log > li')].map(item => [item, item.getBoundingClientRect().top]);
-        const [mark, top] = marks.find(([, top]) => top > 200);
+        const [mark, top] = marks.find(([item, top]) => top + item.offsetHeight > 200);
         scroll.scrollTop -= 300;
         await frames();
         moves.push(mark.getBoundingClientRect().top - top);
