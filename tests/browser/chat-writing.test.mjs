@@ -101,19 +101,24 @@ test('one\'s own prompts are saved, changed and deleted, and stay after a reload
   await press('Escape');
 });
 
+/** Opens the palette, whose module is loaded when it is first opened. */
+async function openPalette() {
+  await press('Control+k');
+  await page.waitForSelector('#palette[open]');
+}
+
 test('Ctrl-K finds actions, conversations and prompts by typing', async () => {
   await put(page, [{ title: 'Walrus', messages: [{ role: 'user', content: 'tusks' },
     { role: 'assistant', content: 'long' }] }]);
   await page.click('#new-chat');
-  await press('Control+k');
-  await page.waitForSelector('#palette[open]');   // it is loaded now
+  await openPalette();
   assert.equal(await focused(), 'palette-field');
   await page.keyboard.type('tusks');
   assert.equal(await marked('#palette-list'), 'Walrus');
   await press('Enter');
   assert.equal(await focused(), 'prompt');
   assert.equal(await page.textContent('#log > .user .text'), 'tusks');
-  await press('Control+k');
+  await openPalette();
   await press('ArrowUp');
   assert.equal(await page.getAttribute('#palette-field', 'aria-activedescendant'),
     `palette-${await page.locator('#palette-list li').count() - 1}`, 'the last follows the first backwards');
@@ -122,11 +127,10 @@ test('Ctrl-K finds actions, conversations and prompts by typing', async () => {
   await page.waitForSelector('#settings[open]');
   await press('Escape');
   await page.waitForFunction(() => document.querySelector('dialog[open]') === null);
-  await press('Control+k');
-  await page.waitForSelector('#palette[open]');
+  await openPalette();
   await press('Control+k');
   assert.equal(await page.locator('#palette[open]').count(), 0, 'the same keys close it');
-  await press('Control+k');
+  await openPalette();
   await page.keyboard.type('no such thing');
   await page.getByText('Nothing is found').waitFor();
   await press('Enter');
