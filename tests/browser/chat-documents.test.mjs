@@ -3,26 +3,13 @@
  * texts that others wrote, so their places are known. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { afterEach, test } from 'node:test';
+import { test } from 'node:test';
 import { hostilePdfs, inColumns } from '../pdf.mjs';
-import { open, saved, screenshot, setUp, state, stored, whole } from './chat-page.mjs';
+import { examine, saved, screenshot, setUp, state, stored, visits, whole } from './chat-page.mjs';
 
-const axe = readFileSync(new URL('../../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
 const SMALL = '?model=/tests/vectors/synth/f32.gguf', SMOL = '?model=/models/SmolLM2-135M-Instruct.Q4_1.gguf';
 const where = await setUp();
-const pages = [];
-async function visit(query = SMOL, options = {}) {
-  const page = await open(where, query, { viewport: { width: 1280, height: 860 }, ...options },
-    page => page.addInitScript({ content: axe }));
-  pages.push(page);
-  return page;
-}
-afterEach(async () => {
-  for (const page of pages.splice(0)) {
-    assert.deepEqual(page.problems, []);
-    await page.context().close();
-  }
-});
+const visit = visits(where, { viewport: { width: 1280, height: 860 } });
 
 const file = (name, content, mimeType = 'text/plain') => ({ name, mimeType, buffer: Buffer.from(content) });
 const licence = name => file(`${name}.txt`, readFileSync(`/usr/share/common-licenses/${name}`));
@@ -46,16 +33,6 @@ async function ask(page, question) {
     return (await page.locator('#log > .assistant .text').last().textContent()).trim();
   };
 }
-async function examine(page, name) {
-  await screenshot(page, name);
-  const found = await page.evaluate(async () => {
-    const { violations } = await globalThis.axe.run(document, { resultTypes: ['violations'] });
-    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`);
-  });
-  assert.deepEqual(found, [], name);
-  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} is too wide`);
-}
-
 test('files are attached by the button, by dropping and by pasting, and removed; others are refused', async () => {
   const page = await visit(SMALL);
   await state(page, 'ready');
@@ -117,7 +94,7 @@ test('a short document is given as a whole, also after a reload; its text is sho
 });
 
 test('a long document is searched by words or by meaning; places lead into it, and are kept and exported', async () => {
-  const page = await visit(SMOL, { acceptDownloads: true });
+  const page = await visit(SMOL);
   await state(page, 'ready');
   await setLimit(page, 8);
   await attach(page, licence('MPL-2.0'));
@@ -160,7 +137,7 @@ test('a long document is searched by words or by meaning; places lead into it, a
 });
 
 test('10 MB of notes are read and searched; the longest task of the page is printed', async t => {
-  const page = await visit();
+  const page = await visit(SMOL);
   await state(page, 'ready');
   await setLimit(page, 4);
   const gpl = readFileSync('/usr/share/common-licenses/GPL-3', 'utf8');

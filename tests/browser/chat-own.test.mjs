@@ -1,27 +1,15 @@
 /** What a conversation has of its own: its model, system prompt, schema and settings, shown where one writes. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { after, afterEach, before, test } from 'node:test';
-import { root } from '../node/helpers.mjs';
-import { LOOKS, TINY, answer, begin, open, put, screenshot, setUp, state, stored, whole } from './chat-page.mjs';
+import { test } from 'node:test';
+import { LOOKS, TINY, answer, begin, examine, open, openForAll, put, setUp, state, stored,
+  whole } from './chat-page.mjs';
 
-const where = await setUp();
-const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
-let page;
+const where = await setUp(), page = await openForAll(where);
 const chip = name => page.locator('#chips').getByRole('button', { name, exact: true });
 const one = async title => (await stored(page)).find(chat => chat.title === title);
 const saved = async (title, own) => {
   while (JSON.stringify((await one(title)).own) !== JSON.stringify(own)) await page.waitForTimeout(20);
 };
-before(async () => {
-  page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
-    localStorage['plumb.settings'] = '{"maxTokens":4}';
-  }));
-  page.setDefaultTimeout(20000);
-  await state(page, 'ready');
-});
-after(() => page.close());
-afterEach(() => assert.deepEqual(page.problems, []));
 
 test('a system prompt and settings of one conversation are kept with it and are not those of another', async () => {
   await put(page, ['One', 'Two'].map(title => ({ title, messages: [{ role: 'user', content: `${title}?` },
@@ -96,22 +84,15 @@ test('the model of a conversation from another server is shown before it is load
 for (const { colorScheme, width, height } of LOOKS) {
   test(`axe finds no violations in what a conversation has of its own (${width} px, ${colorScheme})`, async () => {
     const use = { colorScheme, viewport: { width, height }, reducedMotion: 'reduce' };
-    const other = await open(where, `?model=${TINY}`, use, page => page.addInitScript({ content: axe }));
+    const other = await open(where, `?model=${TINY}`, use);
     await state(other, 'ready');
     await put(other, [{ title: 'Other', model: { name: 'Otto 7B', source: 'https://example.com/otto.gguf' },
       own: { system: 'Be brief.', temperature: 0.5 },
       messages: [{ role: 'user', content: 'Other?' }, { role: 'assistant', content: 'Yes.' }] }]);
-    const examine = async name => {
-      await screenshot(other, `${name}-${width}-${colorScheme}`);
-      assert.deepEqual(await other.evaluate(async () =>
-        (await globalThis.axe.run(document, { resultTypes: ['violations'] })).violations
-          .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`)), [], name);
-      assert.ok(await other.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name}: too wide`);
-    };
-    await examine('other-model');
+    await examine(other, `other-model-${width}-${colorScheme}`);
     await other.click('#chip-system');
     await other.waitForSelector('#own[open]');
-    await examine('own');
+    await examine(other, `own-${width}-${colorScheme}`);
     await other.close();
   });
 }

@@ -1,7 +1,7 @@
 /** The chat page in headless Chromium, for the tests that click through it. */
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { after } from 'node:test';
+import { after, afterEach } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { root, server as serverOf, tiny, withTemplate } from '../node/helpers.mjs';
@@ -36,6 +36,35 @@ export async function setUp(flags) {
     assert.deepEqual(problems.flat(), [], 'pages that no test looked at have no problems either');
   });
   return { url: server.url, browser };
+}
+
+/** Opens the page with a small model and short answers, for all tests of a file. */
+export async function openForAll(where) {
+  const page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
+    localStorage['plumb.settings'] = '{"maxTokens":4}';
+  }));
+  page.setDefaultTimeout(20000);
+  after(() => page.close());
+  afterEach(() => assert.deepEqual(page.problems, []));
+  await state(page, 'ready');
+  return page;
+}
+
+/** Opens pages for single tests of a file, and closes them after each test. @param {{url: string, path?: string,
+ * browser: import('playwright-core').Browser}} where @param {import('playwright-core').BrowserContextOptions} use */
+export function visits(where, use) {
+  const pages = [];
+  afterEach(async () => {
+    for (const page of pages.splice(0)) {
+      assert.deepEqual(page.problems, []);
+      await page.context().close();
+    }
+  });
+  return async (/** @type {string} */ query, /** @type {Parameters<typeof open>[3]} */ early) => {
+    const page = await open(where, query, use, early);
+    pages.push(page);
+    return page;
+  };
 }
 
 /** Waits until all parts of the page are there: a click before that does nothing.

@@ -1,35 +1,14 @@
 /** Help with writing in the chat page, with the keyboard alone: recalled messages, prompts by "/", the palette and the
  * prompt library.  Ground truth for accessibility: axe-core. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { after, afterEach, before, test } from 'node:test';
-import { root } from '../node/helpers.mjs';
-import { LOOKS, TINY, answer, open, put, screenshot, setUp, state } from './chat-page.mjs';
+import { test } from 'node:test';
+import { LOOKS, TINY, answer, examine, open, openForAll, put, setUp, state } from './chat-page.mjs';
 
-const where = await setUp();
-const axe = readFileSync(`${root}node_modules/axe-core/axe.min.js`, 'utf8');
-let page;
+const where = await setUp(), page = await openForAll(where);
 const draft = () => page.inputValue('#prompt');
 const press = async (...keys) => { for (const key of keys) await page.keyboard.press(key); };
 const focused = () => page.evaluate(() => document.activeElement?.id);
 const marked = list => page.locator(`${list} [aria-selected=true]`).innerText().then(text => text.split('\n')[0]);
-/** @param {import('playwright-core').Page} page */
-async function examine(page, name) {
-  await screenshot(page, name);
-  const found = await page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ['violations'] }))
-    .violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`));
-  assert.deepEqual(found, [], name);
-  assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name}: too wide`);
-}
-before(async () => {
-  page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
-    localStorage['plumb.settings'] = '{"maxTokens":4}';
-  }));
-  page.setDefaultTimeout(20000);
-  await state(page, 'ready');
-});
-after(() => page.close());
-afterEach(() => assert.deepEqual(page.problems, []));
 
 test('in the empty box the up arrow recalls messages, and the down arrow goes back; a draft stays', async () => {
   for (const text of ['One', 'Two', 'Two']) await answer(page, text);
@@ -152,7 +131,7 @@ test('stored prompts that are none do no harm', async () => {
 for (const { colorScheme, width, height } of LOOKS) {
   test(`axe finds no violations in what helps to write (${width} px, ${colorScheme})`, async () => {
     const use = { colorScheme, viewport: { width, height }, reducedMotion: 'reduce' };
-    const other = await open(where, `?model=${TINY}`, use, page => page.addInitScript({ content: axe }));
+    const other = await open(where, `?model=${TINY}`, use);
     await state(other, 'ready');
     const before = [[{ role: 'user', content: 'Why?' }, { role: 'assistant', content: 'Because.' }]];
     await put(other, [{ title: 'Walrus', messages: [

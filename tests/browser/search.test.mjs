@@ -1,26 +1,13 @@
 /** The search page: notes are added, found by meaning, kept for the next visit, and deleted. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { afterEach, test } from 'node:test';
+import { test } from 'node:test';
 import { root } from '../node/helpers.mjs';
-import { open, screenshot, setUp, state, usable } from './chat-page.mjs';
+import { open, screenshot, setUp, state, usable, visits } from './chat-page.mjs';
 
 const TINY = '?model=/tests/vectors/synth/f32.gguf';   // it makes no index, so it is for what needs none
 const where = { ...await setUp(), path: 'web/examples/search/' };
-/** The pages of the present test. */
-const pages = [];
-/** Opens the page. @param {string} [query] @param {(page: import('playwright-core').Page) => unknown} [early] */
-async function visit(query, early) {
-  const page = await open(where, query, { viewport: { width: 1000, height: 900 } }, early);
-  pages.push(page);
-  return page;
-}
-afterEach(async () => {
-  for (const page of pages.splice(0)) {
-    assert.deepEqual(page.problems, []);
-    await page.context().close();
-  }
-});
+const visit = visits(where, { viewport: { width: 1000, height: 900 } });
 
 const file = (name, text) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(text) });
 /** Waits until the notes have n passages in all. */
