@@ -62,6 +62,18 @@ function hold(name, signal) {
   });
 }
 
+/** The channel with the calls of a page, as protocol.js takes it. @param {string} page */
+function callsOf(page) {
+  const channel = new BroadcastChannel(`${VERSION}calls ${page}`);
+  return {
+    post: (/** @type {any} */ message) => channel.postMessage(message),
+    onMessage: (/** @type {(message: any) => void} */ handler) => {
+      channel.onmessage = ({ data }) => handler(data);
+    },
+    close: () => channel.close(),
+  };
+}
+
 /** The lock of a page or a provider. @param {string} id */
 const lockOf = id => `${VERSION}life ${id}`;
 
@@ -142,11 +154,8 @@ class Provider {
   /** Lets a page use the engine through its channel, until it ends. @param {string} page */
   attach(page) {
     if (this.#pages.has(page)) return;
-    const channel = new BroadcastChannel(`${VERSION}calls ${page}`);
-    serve({
-      post: message => channel.postMessage(message),
-      onMessage: handler => { channel.onmessage = ({ data }) => handler(data); },
-    }, this.join(page));
+    const channel = callsOf(page);
+    serve(channel, this.join(page));
     whenEnded(page, this.#ended.signal, () => {
       channel.close();
       this.leave(page);
@@ -268,14 +277,9 @@ class SharingPage {
   /** Sends calls to a provider from now on. @param {string} provider @param {any} loaded */
   #follow(provider, loaded) {
     if (this.#link?.provider === provider || this.#left.signal.aborted) return;
-    const channel = new BroadcastChannel(`${VERSION}calls ${this.#id}`);
+    const channel = callsOf(this.#id);
     let die = (/** @type {string} */ _) => {};
-    const transport = new Remote({
-      post: message => channel.postMessage(message),
-      onMessage: handler => { channel.onmessage = ({ data }) => handler(data); },
-      onDeath: handler => { die = handler; },
-      terminate: () => channel.close(),
-    });
+    const transport = new Remote({ ...channel, onDeath: handler => { die = handler; }, terminate: channel.close });
     const link = { provider, transport, isDead: false };
     whenEnded(provider, this.#left.signal, () => {
       this.#lose(link);

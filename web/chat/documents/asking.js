@@ -18,7 +18,7 @@ import { searchModel } from './search-model.js';
  * @property {(text: string) => void} status */
 
 /** What is said instead of an answer if nothing in the documents is near the question. */
-export const NOT_FOUND = 'Not found in the documents.';
+const NOT_FOUND = 'Not found in the documents.';
 /** The share of the context that the conversation with whole documents may take, since the rest is for answers; and the
  * tokens that it may have in any case, since reading more takes longer than searching. */
 const SHARE = 0.5, MOST_TOKENS = 1536;

@@ -41,9 +41,6 @@ export class Attachments {
   /** Whether a file is being read. */
   get isReading() { return this.#reading > 0; }
 
-  /** Whether nothing is attached. */
-  get isEmpty() { return this.#documents.length === 0; }
-
   /** Reads files, and attaches them. @param {File[]} files */
   add(files) {
     const room = MOST - this.#documents.length - this.#reading;

@@ -15,7 +15,7 @@ const COMMON = new Set((
 
 /** The words of a text as they are compared: in lower case, without common endings; the parts of names in code, too;
  * pairs of characters where a script has no spaces. @param {string} text @returns {string[]} */
-export function termsOf(text) {
+function termsOf(text) {
   const terms = [];
   for (const [word] of text.matchAll(/[\p{L}\p{N}_]+/gu)) {
     if (/[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}]/u.test(word)) {

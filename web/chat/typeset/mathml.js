@@ -16,7 +16,7 @@ const ALPHABETS = {
 };
 
 /** @param {string} text @param {string} variant  the value of mathvariant */
-export function inAlphabet(text, variant) {
+function inAlphabet(text, variant) {
   const { start = [], others = {} } = ALPHABETS[variant] ?? {};
   return text.replace(/[A-Za-z0-9]/g, letter => {
     const kind = letter >= 'a' ? 1 : letter >= 'A' ? 0 : 2, first = start[kind];

@@ -56,7 +56,7 @@ function entries() {
     const isThere = button.checkVisibility() || button.closest('#chats-foot');
     return isThere && !button.disabled ? [{ label, kind: 'Action', run: () => button.click() }] : [];
   });
-  const library = [
+  const texts = [
     { label: 'Edit the prompts', kind: 'Action', run: () => void page.openLibrary() },
     ...draft.trim() ? [{ label: 'Save the draft as a prompt', kind: 'Action',
       run: () => void page.openLibrary(undefined, draft) }] : [],
@@ -72,7 +72,7 @@ function entries() {
       element('prompt', 'textarea').focus();
     } }];
   });
-  return [...actions.filter(matches), ...library.filter(matches), ...chats];
+  return [...actions.filter(matches), ...texts.filter(matches), ...chats];
 }
 
 function update() {

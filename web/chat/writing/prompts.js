@@ -17,7 +17,7 @@ const BUILT_IN = [
 ];
 
 /** What is wrong with the name of a prompt, as a sentence; empty if nothing is. @param {string} name */
-export const problemOfName = name => /^[\p{L}\p{N}_-]{1,30}$/u.test(name) ? ''
+const problemOfName = name => /^[\p{L}\p{N}_-]{1,30}$/u.test(name) ? ''
   : 'A name has 1 to 30 letters, digits, hyphens and underscores.';
 
 /** @returns {Prompt[]}  one's own, sorted by name */
