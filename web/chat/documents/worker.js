@@ -3,41 +3,43 @@
  * gives up what could send anything before it looks at them. */
 import { sha256 } from '../../dist/vendor/noble-hashes/sha2.js';
 import { hex } from '../../base/hex.js';
+import { serve } from '../../base/protocol.js';
 import { readPdf } from './pdf.js';
 import { Search } from './search.js';
 import { isPdf, Refusal, textOf } from './text.js';
 
 const search = new Search();
 
-/** What the page can ask for.  The result of each is sent back. @type {Record<string, (...args: any[]) => any>} */
-const calls = {
-  /** @param {File} file */
-  async read(file) {
+/** What the page can ask for. @type {import('../../base/protocol.js').Methods} */
+const methods = {
+  /** `refused`: why the file cannot be attached. @param {{file: File}} args */
+  async read({ file }, { emit }) {
     // Everything that a PDF needs is loaded by import, which these do not concern.
     for (const name of ['fetch', 'XMLHttpRequest', 'WebSocket', 'EventSource', 'WebTransport', 'Worker',
       'BroadcastChannel', 'indexedDB', 'caches', 'eval']) {
       Object.defineProperty(globalThis, name, { value: undefined });
     }
     const bytes = new Uint8Array(await file.arrayBuffer()), digest = hex(sha256(bytes));
-    if (!isPdf(bytes)) return { digest, text: textOf(bytes), pages: [], total: 0 };
-    const read = await readPdf(bytes, { onPage: (page, total) => postMessage({ progress: { page, total } }) });
-    return { digest, ...read };
+    try {
+      return { digest, ...isPdf(bytes)
+        ? await readPdf(bytes, { onPage: (page, total) => emit('progress', { page, total }) })
+        : { text: textOf(bytes), pages: [], total: 0 } };
+    } catch (error) {
+      if (error instanceof Refusal) return { refused: error.message };
+      throw error;
+    }
   },
-  /** @param {string} key @param {string} text */
-  add: (key, text) => search.add(key, text),
-  /** @param {string} question @param {string[]} keys */
-  candidates: (question, keys) => search.candidates(question, keys),
-  /** @param {{i: number, vector: Float32Array}[]} vectors */
-  setVectors: vectors => vectors.forEach(({ i, vector }) => search.setVector(i, vector)),
-  /** @param {string} question @param {string[]} keys @param {Float32Array} [vector] */
-  find: (question, keys, vector) => search.find(question, keys, { vector }),
+  /** @param {{key: string, text: string}} args */
+  add: ({ key, text }) => search.add(key, text),
+  /** @param {{question: string, keys: string[]}} args */
+  candidates: ({ question, keys }) => search.candidates(question, keys),
+  /** @param {{vectors: {i: number, vector: Float32Array}[]}} args */
+  setVectors: ({ vectors }) => vectors.forEach(({ i, vector }) => search.setVector(i, vector)),
+  /** @param {{question: string, keys: string[], vector?: Float32Array}} args */
+  find: ({ question, keys, vector }) => search.find(question, keys, { vector }),
 };
 
-addEventListener('message', async ({ data: { id, call, args } }) => {
-  try {
-    postMessage({ id, result: await calls[call](...args) });
-  } catch (error) {
-    const { message = '' } = /** @type {Error} */ (error) ?? {};
-    postMessage({ id, refused: error instanceof Refusal, error: message });
-  }
-});
+serve({
+  post: message => postMessage(message),
+  onMessage: handler => addEventListener('message', ({ data }) => handler(data)),
+}, methods);
