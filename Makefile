@@ -37,9 +37,10 @@ endif
 release := -O3 -DNDEBUG
 debug := -O0 -g
 # -fno-sanitize-recover: an error ends the test program with a failure instead of scrolling by.
+# -g1: names and lines, as a report of an error shows them; all of -g takes a third more time.
 # -DEMULATE_RELAXED: the kernels with relaxed dots run natively too (kernels/simd128.h).
-sanitize := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -DEMULATE_RELAXED
-thread := -O2 -g -fno-omit-frame-pointer -fsanitize=thread -DEMULATE_RELAXED
+sanitize := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -DEMULATE_RELAXED
+thread := -O2 -g1 -fno-omit-frame-pointer -fsanitize=thread -DEMULATE_RELAXED
 fuzz := $(sanitize) -fsanitize=fuzzer-no-link
 # libFuzzer records the operands of comparisons.  In the loops of kernels they are no help and take half of the time.
 fuzz_numeric := -fno-sanitize-coverage=trace-cmp
@@ -77,8 +78,8 @@ MODEL ?= smollm2-135m-instruct-q4_1
 OFFERED := smollm2-135m-instruct-q4_1 gemma-3-270m-q4_k_m all-minilm-l6-v2
 export HOSTS ?= native node chromium firefox webkit wasmtime
 
-.PHONY: help help-all run serve test check mutants faults setup bench bench-visit bench-peers bench-kernels \
-    bench-tokenizer bench-serving prove operators reports cases truth conformance
+.PHONY: help help-all run serve test all-models check mutants faults setup bench bench-visit bench-peers \
+    bench-kernels bench-tokenizer bench-serving prove operators reports cases truth conformance
 # Targets with ## are what a newcomer needs; those with #: are for people who measure and prove.
 list_targets = awk -F ':.*$1 ' '/^[a-z][a-z-]*:.*$1 / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 help:
@@ -108,9 +109,11 @@ serve: ## Sets up what is missing, builds, and serves the chat page, which fetch
 
 test: ## Sets up what is missing, builds and runs every test; HOSTS="native node chromium" runs those of these hosts.
 	@tools/setup.sh test $(HOSTS)
-	@python3 models/fetch.py --all
-	@$(MAKE) -s -j$$(nproc) test-programs
+	@$(MAKE) -s -j$$(($$(nproc) + 1)) all-models test-programs
 	@node tests/run.mjs
+# Runs beside the compilers, since most of it is waiting.
+all-models:
+	@python3 models/fetch.py --all
 
 # Builds what `tests/run.mjs --check` needs, and runs it.
 check: ## The quick part of `make test`: C tests natively, a third in Node, JavaScript unit tests; 90 s on 2 cores.
@@ -131,8 +134,7 @@ conformance: #: Compares both passes with llama.cpp: its toy models, a real one 
 
 mutants: #: Makes small faults in src/ and web/ and lists those that no test sees; N=200 SEED=1 ONLY=src/truth/diff.
 	@tools/setup.sh test
-	@python3 models/fetch.py --all
-	@$(MAKE) -s -j$$(nproc) test-programs
+	@$(MAKE) -s -j$$(($$(nproc) + 1)) all-models test-programs
 	@N=$(N) SEED=$(SEED) ONLY=$(ONLY) node tests/mutants/mutants.mjs
 
 # `make test` fails a sample of the allocations.
@@ -343,12 +345,13 @@ own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
 variant = $(call objects,$(emcc_dir),$(filter-out $(call own_mt,$1) $(call own_relaxed,$1),$2)) \
     $(call objects,$(emcc_dir)-mt,$(call own_mt,$1)) $(call objects,$(emcc_dir)-relaxed,$(call own_relaxed,$1))
 
-# Unmodified copies of the libraries that the package uses; markdown-it, dompurify and pdfjs are those of its chat page.
-# Without a bundler a page cannot import from node_modules, and a worker cannot import by name.
+# Unmodified copies of the libraries that the package uses; markdown-it, dompurify, pdfjs and eventsource-parser are
+# those of its chat page.  Without a bundler a page cannot import from node_modules, and a worker cannot import by name.
 vendor := web/dist/vendor
 vendored := $(vendor)/noble-hashes/sha2.js $(vendor)/json-schema/index.js \
     $(vendor)/markdown-it/markdown-it.esm.min.d.mts $(vendor)/dompurify/purify.es.mjs \
-    $(vendor)/katex/katex.min.js $(vendor)/highlightjs-cdn-assets/core.min.js $(vendor)/pdfjs/pdf.min.mjs
+    $(vendor)/katex/katex.min.js $(vendor)/highlightjs-cdn-assets/core.min.js $(vendor)/pdfjs/pdf.min.mjs \
+    $(vendor)/eventsource-parser/index.js
 # $(call vendor_rule,FILE OF web/dist/vendor,PACKAGE,ITS FOLDER,FILES[,LICENCE])
 define vendor_rule
 $(vendor)/$1: web/node_modules/$2/$3/$(notdir $1) Makefile
@@ -380,6 +383,7 @@ $(vendor)/highlightjs-cdn-assets/core.min.js: vendor_more = for language in $$(n
     cp web/node_modules/@highlightjs/cdn-assets/es/languages/$$language.min.js $(@D) || exit; done
 # The legacy build is for browsers of the last years, the other one only for the latest.
 $(eval $(call vendor_rule,pdfjs/pdf.min.mjs,pdfjs-dist,legacy/build,pdf.min.mjs pdf.worker.min.mjs))
+$(eval $(call vendor_rule,eventsource-parser/index.js,eventsource-parser,dist,index.js index.d.ts))
 
 wasm: $(plumb_wasm) $(cli_wasm) $(vendored) #: Builds web/dist: the modules for browsers and Node, and libraries.
 	@rm -rf $(filter-out $(patsubst %/,%,$(dir $(vendored))),$(wildcard $(vendor)/*))  # of earlier versions
@@ -419,7 +423,7 @@ $(patsubst %,$(emcc_dist)/plumb-%.wasm,grammar template trace): $(emcc_dist)/plu
 	$Q$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) $(filter %.o,$^) -o $@ $(call emcc_exports,wasm/$*.txt)
 	$Q$(call shrink,$@)
 
-site: ## Builds build/site: the chat page and the models that it offers, for any host of static files.
+site: ## Builds build/site: the chat page, the gallery and their models, for any host of static files.
 	@tools/setup.sh serve
 	@python3 models/fetch.py $(OFFERED)
 	@$(call quietly,the engine,wasm)
@@ -507,9 +511,10 @@ measure-kernels: $(kernel_benches:%=build/bench/%.wasm)
 
 # ---- tests and checks -------------------------------------------------------------------------------------------
 
-# Everything that tests/run.mjs runs on the hosts in HOSTS.
+# Everything that tests/run.mjs runs on the hosts in HOSTS.  The package comes first, since its build cannot be split.
 browsers := chromium firefox webkit
 test-programs: \
+    $(if $(filter node chromium,$(HOSTS)),$(if $(EMCC_RELAXED_CFLAGS),$(tarball))) \
     $(if $(filter native,$(HOSTS)),build/native/plumb build/native/tests build/native-sanitize/tests \
         build/native-sanitize/memory build/native-thread/tests) \
     $(if $(filter native,$(HOSTS)),$(fuzzers:%=build/native-sanitize/fuzz-%)) \
@@ -517,7 +522,6 @@ test-programs: \
         $(plumb_wasm) $(vendored) $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm) \
     $(if $(filter $(browsers),$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
     $(if $(filter node,$(HOSTS)),$(emcc_variants:%=$(emcc_dir)/named/%.wasm)) \
-    $(if $(filter node chromium,$(HOSTS)),$(if $(EMCC_RELAXED_CFLAGS),$(tarball))) \
     $(if $(filter node chromium,$(HOSTS)),$(cli_wasm)) \
     $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
 

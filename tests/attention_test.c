@@ -577,7 +577,7 @@ void test_attention(void) {
         { "3070 positions, chunks of 300 in a ring", 4, 2, 32, 3070, .window = 300, .is_chunked = true },
         { "2100 positions, a window of 1025 in two or three parts", 9, 3, 64, 2100, .v_dim = 48, .window = 1025 },
     };
-    TEST_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);
+    TEST_REPEATED_ROWS("attention: the formula's values, the same bits in every way: ", check_shape, shapes);
     static const struct shape around[] = {
         { "70 positions", 4, 2, 32, 70, .window = 0 },
         { "70 positions, ALiBi", 4, 4, 32, 70, .alibi = 8 },

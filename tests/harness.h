@@ -9,7 +9,7 @@ enum { HARNESS_MAX_FILTERS = 2048 };
 struct harness_selection {
     const char *const *filters;  /* cases whose name contains one of these, up to the first NULL; NULL: all cases */
     unsigned part, parts;        /* every `parts`-th of the others, from the `part`-th, which counts from 1; or 0 */
-    bool is_sample;              /* makes a third of the repetitions (test_repeats) */
+    unsigned every;              /* makes every third repetition (test_repeats), say; 1: all */
 };
 /* Runs the n rooms' test functions, printing TAP.  Returns 0 if a case ran, every filter matched, and none failed;
  * else 1. */

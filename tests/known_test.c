@@ -397,19 +397,22 @@ static void first_taps(void) {
     size_t n_known = 0, n_run = 0;
     uint32_t seen[MAX_KNOWN] = { 0 };
     for (size_t k = 0; k < N_MODEL; k++) {
+        if (!test_repeats(k)) continue;
         struct subject s = { record_load(models[k]), record_ids, 256 };
         if (s.model) n_run += check_known(models[k], &s, k >= N_SHAPES, true, seen);
         plumb_model_free(s.model);
     }
     for (size_t k = 0; k < sizeof archs / sizeof *archs; k++) {
         char path[120];
+        if (!test_repeats(k)) continue;
         snprintf(path, sizeof path, "tests/vectors/archs/%s.gguf", archs[k]);
         struct subject s = { fixture_load(path), arch_ids, -1 };
         if (s.model) shorten(&s.model->model->plan);
         if (s.model) n_run += check_known(archs[k], &s, false, false, seen);
         plumb_model_free(s.model);
     }
-    for (; known_at(n_known); n_known++) CHECK(seen[n_known] > 0, "%s was never seen", known_at(n_known)->name);
+    bool all = test_repeats(1);   /* a sample of the models does not see every mistake */
+    for (; known_at(n_known); n_known++) CHECK(!all || seen[n_known] > 0, "%s was never seen", known_at(n_known)->name);
     test_note("%zu known mistakes, %zu runs", n_known, n_run);
 }
 

@@ -18,24 +18,22 @@ ROOMS(DECLARE)
 void test_truth(void);
 void test_layers(void);
 
-/* The cases that compute with several threads. */
+/* The cases that compute with several threads.  Long texts compute with them too, and need too long for every build. */
 static const char *const threads[] = {
     "pool:", "kernels:", "attention:", "forward:", "tap:", "session:", "adapter: the same bits",
     "selfcheck: nothing is wrong", NULL,
 };
 
-/* The cases that compute numbers, in which compilers and engines may differ.  Every host runs them all. */
+/* The cases that compute numbers, in which compilers and engines may differ.  Every host runs them. */
 static const char *const numbers[] = {
     "base:", "pool:", "quant:", "repack:", "kernels", "attention:", "kv_cache:", "plan:", "forward:", "tap:",
-    "experts:", "sampler:", "session:", "sessions:", "shift:", "state:", "embed:", "adapter:", NULL,
+    "experts:", "sampler:", "session:", "long text:", "sessions:", "shift:", "state:", "embed:", "adapter:", NULL,
 };
 
 /* The words that select cases; tests/hosts/module.js has the same list. */
 static const struct { const char *name; struct harness_selection cases; } selections[] = {
-    { "all", { NULL, 0, 0, false } },
-    { "1/3", { numbers, 1, 3, false } }, { "2/3", { numbers, 2, 3, false } }, { "3/3", { numbers, 3, 3, false } },
-    { "threads", { threads, 0, 0, false } }, { "threads sample", { threads, 0, 0, true } },
-    { "sample", { NULL, 0, 0, true } }, { "sample 1/3", { numbers, 1, 3, true } },
+    { "all", { NULL, 0, 0, 1 } }, { "sample", { NULL, 0, 0, 6 } }, { "sample 1/3", { numbers, 1, 3, 3 } },
+    { "numbers sample", { numbers, 0, 0, 3 } }, { "threads sample", { threads, 0, 0, 9 } },
 };
 
 static int run(struct harness_selection wanted) {
@@ -52,13 +50,14 @@ static int run(struct harness_selection wanted) {
 int test_main(int wanted);
 int test_main(int wanted) { return run(selections[wanted].cases); }
 #else
-/* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests threads` those
- * that compute with several threads, `tests 1/3` those that compute numbers and a third of the others, `tests truth
- * [TEXT...]` those of real models.  `tests sample` runs all cases but makes a third of their repetitions. */
+/* `tests` runs all but truth, `tests TEXT...` the cases whose name contains one of the texts, `tests truth [TEXT...]`
+ * those of real models.  `tests sample` runs all cases but makes every sixth of their repetitions, `tests "sample 1/3"`
+ * every third and, of the cases that compute no numbers, a third, `tests "numbers sample"` those that compute numbers,
+ * and `tests "threads sample"` those that compute with several threads and every ninth repetition. */
 int main(int argc, char **argv) {
     for (size_t i = 0; argc > 1 && i < sizeof selections / sizeof *selections; i++) {
         if (strcmp(argv[1], selections[i].name) == 0) return run(selections[i].cases);
     }
-    return run((struct harness_selection){ .filters = argc > 1 ? (const char *const *)argv + 1 : NULL });
+    return run((struct harness_selection){ .filters = argc > 1 ? (const char *const *)argv + 1 : NULL, .every = 1 });
 }
 #endif

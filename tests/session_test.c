@@ -1027,9 +1027,10 @@ static void long_encoder_case(void) {
     plumb_model *m = fixture_load("tests/vectors/archs/t5.gguf");
     REQUIRE(m, "no model");
     static int32_t ids[N];
-    uint64_t hash[2][2];
+    uint64_t hash[2][2] = { { 0 } };
     for (int i = 0; i < N; i++) ids[i] = (i * 29 + 7) % 64;
     for (int type = 0; type < 2; type++) {
+        if (!test_repeats((size_t)type)) continue;
         for (int by_steps = 0; by_steps < 2; by_steps++) {
             plumb_session *s = NULL;
             const plumb_session_params params = { .n_ctx = N, .n_thread = by_steps ? 3 : 1,
@@ -1044,7 +1045,7 @@ static void long_encoder_case(void) {
         }
         CHECK(hash[type][0] == hash[type][1], "type %d: other bits", type);
     }
-    CHECK(hash[0][0] != hash[1][0], "16 bits and f32");
+    CHECK(!test_repeats(1) || hash[0][0] != hash[1][0], "16 bits and f32");
     plumb_model_free(m);
 }
 
@@ -1095,7 +1096,7 @@ void test_session(void) {
     test_row("session: fast pass: a decoder writes what llama.cpp writes about the encoder's text", encoder_row, &fast);
     test_row("session: reference pass: a decoder writes what llama.cpp writes about the encoder's text", encoder_row,
              &reference);
-    test_case("session: a decoder's steps about a long text give the bits of one batch", long_encoder_case);
+    test_case("long text: a decoder's steps about it give the bits of one batch", long_encoder_case);
     static const char *const wanders[] = { "lfm2", "lfm2moe", "qwen35", "qwen3next", "granitehybrid",
                                            "granitehybrid-moe", "falcon-h1", "nemotron_h", "nemotron_h_moe", "mamba2",
                                            "mamba", "jamba", "jamba-moe", "plamo2", "gemma3", "gemma4", "gemma4-moe",
@@ -1108,10 +1109,10 @@ void test_session(void) {
         { "mamba2", 0xd9739d33d83779cf }, { "granitehybrid", 0xf055edecbf141933 }, { "qwen35", 0x5d1c1a7e667941fd },
         { "lfm2", 0x9a3226cfe3f88e0a }, { "gemma3", 0x9d298bf24e9f53fb }, { "gemma4", 0x31fd9db52a90bbcb },
         { "rwkv7", 0x4ca651e336f552ea }, { "kimi-linear", 0x85562ca81f8cf154 },
-        { "minimax-01", 0x59ae3bdab9e562f4 }, { "graniteswitch", 0x6d52d29f210382b1 },
+        { "graniteswitch", 0x6d52d29f210382b1 }, { "minimax-01", 0x59ae3bdab9e562f4 },
     };
-    TEST_REPEATED_ROWS("session: 4,096 greedy tokens, step by step, at once, rewound, saved and restored: ", long_row,
-                       texts);
+    TEST_REPEATED_ROWS("long text: 4,096 greedy tokens, step by step, at once, rewound, saved and restored: ",
+                       long_row, texts);
     test_case("session: snapshots of states end batches, and a few of many are kept", snapshots_case);
     test_case("session: context overflow and unknown tokens are errors that change nothing", overflow_case);
     test_case("session: calls in the wrong state are errors", state_case);

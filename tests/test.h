@@ -19,7 +19,7 @@ void test_row(const char *name, void (*run)(const void *row), const void *row);
 void test_rows(const char *prefix, void (*run)(const void *row), const void *rows, size_t n, size_t size);
 
 /* Whether to make the i-th of the proofs in a case, or of the cases, that differ in their data only.  In `make test`
- * the release build in Node makes all; builds with sanitizers, and all builds in `make check`, make every third. */
+ * the release build in Node makes all, other hosts and builds with sanitizers a sample (tests/main.c). */
 bool test_repeats(size_t i);
 /* TEST_ROWS for rows that differ in their data only. */
 #define TEST_REPEATED_ROWS(prefix, run, rows) \

@@ -1,19 +1,20 @@
-/* The service worker of the chat page and of the search page.  With it they work without a network, and have threads on
+/* The service worker of the chat page and of the gallery.  With it they work without a network, and have threads on
  * hosts that send no headers.
  *
  * It keeps the files of the pages in a cache of their version.  A new version is fetched as a whole into another cache
  * and takes over when the page says so, so that files of two versions never mix: the integrity of every file is
  * checked, a version of which files are missing is completed or not used any more, and another copy of the page on the
  * same origin has its own caches.  It does not touch requests for anything else, such as models.  To its responses it
- * adds the headers that make a page cross-origin isolated.
+ * adds the headers that make a page cross-origin isolated, and the policies of files that have one.
  *
- * site/page-files.mjs puts SHELL, {version, files: {path: integrity}, later: paths}, in front of this text; paths are
- * relative to the folder of this file, and those in `later` are kept when the page first asks for them.  That folder is
+ * site/page-files.mjs puts SHELL, {version, files: {path: integrity}, later: paths, policies: {path: policy}}, in front
+ * of this text; paths are relative to the folder of this file, and those in `later` are kept when the page first asks
+ * for them.  That folder is
  * the root of the package: a browser asks a service worker for the scripts of workers only if they are in its folder or
  * below, and the page's workers are in browser/ and chat/. */
 const worker = /** @type {any} */ (self);
-const { version, files, later } =
-  /** @type {{version: string, files: Record<string, string>, later: string[]}} */ (worker.SHELL);
+const { version, files, later, policies } = /** @type {{version: string, files: Record<string, string>,
+ *   later: string[], policies: Record<string, string>}} */ (worker.SHELL);
 /** The paths of the files that are kept from the start. */
 const first = Object.keys(files).filter(path => !later.includes(path));
 const FOLDER = new URL('.', location.href).href;
@@ -75,15 +76,16 @@ async function isWhole() {
 async function file(path) {
   const cache = await caches.open(CACHE).catch(() => undefined);
   const kept = await cache?.match(FOLDER + path, { ignoreVary: true }).catch(() => undefined);
-  if (kept) return isolated(kept);
+  if (kept) return isolated(kept, policies[path]);
   const response = await fetch(requestOf(path));
   if (response.ok && later.includes(path)) await cache?.put(FOLDER + path, response.clone()).catch(() => {});
-  return isolated(response);
+  return isolated(response, policies[path]);
 }
 
-/** @param {Response} response */
-function isolated({ body, headers, status, statusText }) {
+/** @param {Response} response @param {string} [policy]  of its content */
+function isolated({ body, headers, status, statusText }, policy) {
   const all = new Headers(headers);
+  if (policy) all.set('Content-Security-Policy', policy);
   for (const [name, value] of Object.entries(HEADERS)) all.set(name, value);
   return new Response(body, { status, statusText, headers: all });
 }

@@ -3,10 +3,12 @@
  * it prints at which rank the place is found by words (BM25), by meaning (vectors of MiniLM) and by both, and whether a
  * question that the document does not answer is said to have no answer in it.
  *
- *   node tests/bench/documents.mjs [TEXT]     only documents whose source contains TEXT
+ *   node tests/bench/documents.mjs [TEXT]          only documents whose source contains TEXT
+ *   node tests/bench/documents.mjs --page [TEXT]   attaches them in the chat page, in Chromium, asks, opens the first
+ *                                                  place, and prints the longest task of the page's own thread
  *
- * It needs Debian's licences and documents, Python 3.11 with reportlab (pip install --target build/setup/py reportlab),
- * and models/all-MiniLM-L6-v2.Q8_0.gguf.  It takes a quarter of an hour. */
+ * It needs Debian's licences and documents, Python 3.11, what `tools/setup.sh bench` installs, and
+ * models/all-MiniLM-L6-v2.Q8_0.gguf.  It takes a quarter of an hour. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,6 +18,8 @@ import { readPdf } from '../../web/chat/documents/pdf.js';
 import { Search } from '../../web/chat/documents/search.js';
 import { textOf } from '../../web/chat/documents/text.js';
 import { Plumb } from '../../web/node/index.js';
+import { serve } from '../../web/site/serve.mjs';
+import { launchChrome } from '../hosts/chrome.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const FOLDERS = { L: '/usr/share/common-licenses', N: `${root}node_modules`, P: '/usr/lib/python3.11',
@@ -24,20 +28,26 @@ const NOTES_BYTES = 10e6, BEST = 4;
 const { documents } = JSON.parse(readFileSync(new URL('documents.json', import.meta.url), 'utf8'));
 
 /** The path of a source such as "L/GPL-3". @param {string} source */
-export const pathOf = source => source.replace(/^[A-Z](?=\/)/, letter => FOLDERS[letter]);
+const pathOf = source => source.replace(/^[A-Z](?=\/)/, letter => FOLDERS[letter]);
 
-/** The text of a document, by the code of the page. @param {{source: string, columns?: number}} document */
-export async function textOfDocument({ source, columns }) {
+/** The bytes of a document. @param {{source: string, columns?: number}} document */
+function bytesOf({ source, columns }) {
   if (source === 'notes') return notes();
   const path = pathOf(source), bytes = readFileSync(path);
-  if (!columns) return textOf(new Uint8Array(path.endsWith('.gz') ? gunzipSync(bytes) : bytes));
+  if (!columns) return path.endsWith('.gz') ? gunzipSync(bytes) : bytes;
   mkdirSync(`${root}build/documents`, { recursive: true });
   const pdf = `${root}build/documents/${source.replaceAll('/', '-')}.pdf`;
   if (!existsSync(pdf)) {
     execFileSync('python3', [fileURLToPath(new URL('documents_pdf.py', import.meta.url)), path, pdf, String(columns)],
       { env: { ...process.env, PYTHONPATH: `${root}build/setup/py` } });
   }
-  return (await readPdf(new Uint8Array(readFileSync(pdf)))).text;
+  return readFileSync(pdf);
+}
+
+/** The text of a document, by the code of the page. @param {{source: string, columns?: number}} document */
+async function textOfDocument(document) {
+  const bytes = new Uint8Array(bytesOf(document));
+  return document.columns ? (await readPdf(bytes)).text : textOf(bytes);
 }
 
 /** Python's library and the READMEs of npm packages, one after the other, up to 10 MB. */
@@ -50,7 +60,7 @@ function notes() {
     if (all.length > NOTES_BYTES) break;
     if (existsSync(file) && statSync(file).isFile()) all += `${readFileSync(file, 'utf8')}\n\n`;
   }
-  return textOf(new TextEncoder().encode(all.slice(0, NOTES_BYTES)));
+  return Buffer.from(all.slice(0, NOTES_BYTES));
 }
 
 /** What both texts are compared as: PDFs change white space and hyphens. @param {string} text */
@@ -62,7 +72,9 @@ const rankOf = (found, place) => found.findIndex(({ text }) => plain(text).inclu
 async function main() {
   // Node has none of these classes, which pdf.js names but does not need for text.
   for (const name of ['DOMMatrix', 'Path2D', 'ImageData']) globalThis[name] ??= class {};
-  const wanted = documents.filter(({ source }) => source.includes(process.argv[2] ?? ''));
+  const isPage = process.argv[2] === '--page', text = process.argv[isPage ? 3 : 2] ?? '';
+  const wanted = documents.filter(({ source }) => source.includes(text));
+  if (isPage) return inPage(wanted);
   const model = await Plumb.load(`${root}models/all-MiniLM-L6-v2.Q8_0.gguf`);
   const embed = texts => model.embed(texts, { truncate: true });
   const hits = { words: 0, meaning: 0, both: 0 }, missing = { nowhere: [0, 0], beside: [0, 0] };
@@ -103,6 +115,54 @@ async function main() {
     + `answered with the place: ${answered} of ${n}; “not found” for ${missing.nowhere[0]} of `
     + `${missing.nowhere[1]} questions on other subjects, ${missing.beside[0]} of ${missing.beside[1]} on the same `
     + 'subject');
+}
+
+/** Milliseconds of the longest task of the page's thread since the last call, and how many were longer than 50 ms. */
+const tasksOf = page => page.evaluate(() => {
+  const tasks = globalThis.tasks.splice(0);
+  return [Math.max(0, ...tasks), tasks.length];
+});
+
+/** @param {typeof documents} wanted */
+async function inPage(wanted) {
+  const server = await serve({ root, home: '/web/chat/' }), browser = await launchChrome();
+  const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
+  await page.addInitScript(() => {
+    localStorage['plumb.settings'] = '{"seed":1,"maxTokens":8}';
+    globalThis.tasks = [];
+    new PerformanceObserver(list => globalThis.tasks.push(...list.getEntries().map(({ duration }) => duration)))
+      .observe({ type: 'longtask' });
+  });
+  await page.goto(`${server.url}?model=/models/SmolLM2-135M-Instruct.Q4_1.gguf`);
+  await page.waitForSelector('body[data-state=ready]');
+  console.log('longest task, ms                    attached   asked   shown');
+  const worst = [0, 0, 0];
+  for (const document of wanted) {
+    const name = `${document.source.split('/').at(-1)?.replace(/\.gz$/, '')}${document.columns ? '.pdf' : ''}`;
+    if (await page.isEnabled('#new-chat')) await page.click('#new-chat');
+    await tasksOf(page);
+    await page.setInputFiles('#attach-file', { name, buffer: Buffer.from(bytesOf(document)),
+      mimeType: document.columns ? 'application/pdf' : 'text/plain' });
+    await page.waitForSelector('#attached li:not(:has(progress))');
+    const times = [await tasksOf(page)];
+    await page.fill('#prompt', document.question);
+    await page.keyboard.press('Enter');
+    const download = page.getByRole('button', { name: 'Download 25 MB' }), answered = page.waitForSelector(
+      'body[data-state=ready] #log > .assistant:not([aria-busy])');
+    await Promise.race([download.waitFor().then(() => download.click()), answered]);
+    await answered;
+    times.push(await tasksOf(page));
+    const place = page.locator('.places button, #log .user .chips button').first();
+    await place.click();
+    await page.waitForSelector('#document[open]');
+    await page.keyboard.press('Escape');
+    times.push(await tasksOf(page));
+    times.forEach(([longest], i) => { worst[i] = Math.max(worst[i], longest); });
+    console.log(name.padEnd(36) + times.map(([longest, n]) => `${longest.toFixed(0)} (${n})`.padStart(8)).join(''));
+  }
+  console.log(`${wanted.length} documents: the longest tasks, ms: ${worst.map(one => one.toFixed(0)).join(', ')}`);
+  await browser.close();
+  await server.close();
 }
 
 /** The nearest cosine and coverage. */

@@ -2,9 +2,9 @@
  * The cost of a load in Chromium: seconds from the URL to the first token, compared with a bare fetch of the same
  * bytes, and peak memory.  Each run has its own page; the kinds rotate.
  */
-import { readFileSync } from 'node:fs';
 import { chromium, closeChromium, openPage, reason } from './engines.mjs';
 import { median } from './median.mjs';
+import { held } from './memory.mjs';
 import { promptOf } from './prompt.mjs';
 
 const KINDS = [['plumb', 1], ['plumb', 2], ['wllama-2', 1], ['wllama-3', 1]];
@@ -15,20 +15,6 @@ const POLL = 100;
 let nth = 0;
 /** A URL that is in no cache. */
 const fresh = (file) => `/${file}?bench=${Date.now()}-${nth++}`;
-
-/** Bytes that all processes of the browser hold, counting shared pages once; NaN except on Linux. */
-async function held(session) {
-  const { processInfo } = await session.send('SystemInfo.getProcessInfo');
-  let bytes = 0;
-  for (const { id } of processInfo) {
-    try {
-      bytes += 1024 * Number(/^Pss: *(\d+)/m.exec(readFileSync(`/proc/${id}/smaps_rollup`, 'utf8'))[1]);
-    } catch (error) {
-      if (error.code !== 'ENOENT' && error.code !== 'ESRCH') return NaN;
-    }
-  }
-  return bytes;
-}
 
 /** Peak memory during the work, above the value before. */
 async function peakOf(session, work) {

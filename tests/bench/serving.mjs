@@ -4,7 +4,8 @@
  * node-llama-cpp has no server: its streams are sequences of one context in this process.
  *
  * Streams: so many requests at once, with prompts of about 200 tokens that differ and answers of 48 tokens; tokens per
- * second of all answers, from the first request to the last token, and from the last first token on.  Cached: the time
+ * second of all answers, from the first request to the last token, and from the last first token on.  llama-server has
+ * its fastest setting on one thread: K and V in f32, without flash attention.  Cached: the time
  * to the first token of a chat whose system message of about 1,000 tokens was computed for another chat, beside that of
  * one that was not.  Restored: a session of 2,000 tokens from bytes, beside computing it.
  *
@@ -31,7 +32,8 @@ const ms = (/** @type {number} */ start) => performance.now() - start;
 async function start(name, program, args, port, extra) {
   const child = spawn(program, args, { stdio: 'ignore' }), url = `http://127.0.0.1:${port}/v1`;
   for (let isUp = false; !isUp;) {
-    if (child.exitCode !== null) throw new Error(`${name} has ended with ${child.exitCode}`);
+    const ended = child.exitCode ?? child.signalCode;
+    if (ended !== null) throw new Error(`${name} has ended with ${ended}`);
     isUp = await fetch(`http://127.0.0.1:${port}/health`).then(({ ok }) => ok, () => false);
     if (!isUp) await new Promise(resolve => { setTimeout(resolve, 100); });
   }
@@ -116,7 +118,8 @@ const most = Math.max(...counts), servers = [
     '--threads', '1', '--parallel', String(Math.min(most, 16)), '--ctx', String(CONTEXT), '--log', 'none'], 18100,
   { logit_bias: { 0: -100, 2: -100 } }),
   ...llama ? [await start('llama-server', llama, ['-m', model, '--port', '18101', '-t', '1', '-tb', '1', '-np',
-    String(most), '-c', String(CONTEXT * most), '--no-webui'], 18101, { ignore_eos: true })] : [],
+    String(most), '-c', String(CONTEXT * most), '-fa', 'off', '-ctk', 'f32', '-ctv', 'f32',
+    '--no-webui'], 18101, { ignore_eos: true })] : [],
 ];
 /** @type {Peer[]} */
 const peers = [...servers, ...others['node-llama-cpp'] ? [await startNodeLlama(most)] : []];

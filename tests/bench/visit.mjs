@@ -2,10 +2,14 @@
  * Measures what a person waits for on a visit to the chat page, served as by `make serve`, in Chromium.
  *
  *   node tests/bench/visit.mjs [VISITS]    default 5
+ *   node tests/bench/visit.mjs bytes       only what the page loads before the first token, file by file
+ *   node tests/bench/visit.mjs tabs        only the memory of one tab and of two, which have one engine
  *
- * Each visit has its own browser profile: first an empty one, then a reload.  The question is asked before the model
- * has loaded, so that the first token comes as soon as possible.  Milliseconds, medians and the worst:
- *   arrived -> token   from the model's last byte to the first text of the answer
+ * SITE=FOLDER serves the page of a built site (`make site`) instead of this tree's.  Each visit has its own browser
+ * profile: first an empty one, then a reload.  The question is asked before the model has loaded, so that the first
+ * token comes as soon as possible.  Milliseconds, medians and the worst:
+ *   visit -> token     from the address to the first text of the answer, with an empty profile
+ *   arrived -> token   from the model's last byte to that text
  *   reload -> token    from the reload to the first text of an answer
  *   longest task       of the page's own thread, from the visit to the end of the second answer; 0: below 50 ms
  *   200 messages, task the same while a reload restores a conversation of 200 messages
@@ -28,9 +32,11 @@ import { createServer, request } from 'node:http';
 import { relative, resolve } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { serve } from '../../web/site/serve.mjs';
 import { launchChrome, launchProfile } from '../hosts/chrome.mjs';
 import { median } from './median.mjs';
+import { held } from './memory.mjs';
 import { make } from './models.mjs';
 
 /** Milliseconds until a new browser window has finished its own start-up work. */
@@ -75,8 +81,9 @@ async function visit(server, browser) {
   page.on('requestfinished', request => {
     if (request.url().endsWith('.gguf')) arrived = Date.now();
   });
+  const begin = Date.now();
   await page.goto(server.url);
-  const first = await ask(page) - arrived;
+  const token = await ask(page);
   await page.waitForFunction(() => document.body.dataset.state === 'ready', undefined, { timeout: 120000 });
   const cold = await page.evaluate(() => globalThis.longest);
   await page.click('#new-chat');
@@ -93,7 +100,63 @@ async function visit(server, browser) {
   await page.waitForFunction(() => document.body.dataset.state === 'ready', undefined, { timeout: 120000 });
   const long = await page.evaluate(() => globalThis.longest);
   await context.close();
-  return { 'arrived -> token': first, 'reload -> token': reload, 'longest task': task, '200 messages, task': long };
+  return { 'visit -> token': token - begin, 'arrived -> token': token - arrived, 'reload -> token': reload,
+    'longest task': task, '200 messages, task': long };
+}
+
+/** Prints the files that the page loads before the first token of an answer, with their bytes as gzip and Brotli pack
+ * them; the model is left out.
+ * @param {{url: string}} server @param {import('playwright-core').Browser} browser */
+async function printBytes(server, browser) {
+  // What the service worker keeps for later is not what the reader waits for.
+  const context = await browser.newContext({ serviceWorkers: 'block' }), page = await context.newPage();
+  await page.addInitScript(watch);
+  /** @type {Map<string, Promise<number[]>>} */
+  const files = new Map();
+  context.on('response', response => {
+    const { pathname } = new URL(response.url());
+    if (response.status() !== 200 || pathname.endsWith('.gguf') || files.has(pathname)) return;
+    files.set(pathname, response.body().then(body => [gzipSync(body).length, brotliCompressSync(body).length]));
+  });
+  await page.goto(server.url);
+  await ask(page);
+  const all = await Promise.all([...files].map(async ([path, sizes]) => ({ path, sizes: await sizes })));
+  const line = (/** @type {number[]} */ sizes, /** @type {string} */ text) =>
+    console.log(`${sizes.map(size => String(size).padStart(8)).join('')}  ${text}`);
+  for (const { path, sizes } of all.sort((a, b) => b.sizes[0] - a.sizes[0])) line(sizes, path);
+  line([0, 1].map(i => all.reduce((sum, { sizes }) => sum + sizes[i], 0)),
+    `${all.length} files before the first token, bytes by gzip and by Brotli`);
+  await context.close();
+}
+
+/** Prints what all processes of a browser hold: with an empty page, with one tab and with two after an answer of the
+ * default model, and with a tab of another profile.
+ * @param {{url: string}} server @param {import('playwright-core').Browser} browser */
+async function printTabs(server, browser) {
+  const session = await browser.newBrowserCDPSession();
+  const line = async (/** @type {string} */ text) => {
+    await new Promise(resolve => setTimeout(resolve, SETTLE));
+    console.log(`${(await held(session) / 1e6).toFixed(0).padStart(6)} MB  ${text}`);
+  };
+  const open = async (/** @type {import('playwright-core').BrowserContext} */ context) => {
+    const page = await context.newPage();
+    await page.addInitScript(watch);
+    await page.goto(server.url);
+    await ask(page);
+    await page.waitForSelector('body[data-state=ready]', { timeout: 120000 });
+    return page;
+  };
+  const context = await browser.newContext(), other = await browser.newContext();
+  await (await context.newPage()).goto('about:blank');
+  await line('an empty page');
+  const first = await open(context);
+  await line('and a tab that has answered');
+  await open(context);
+  await line('and a second tab of the same profile that has answered');
+  await first.close();
+  await line('and without the first tab');
+  await open(other);
+  await line('and a tab of another profile, which has an engine of its own');
 }
 
 /** The times of one round of loads, in a page. @param {string} url */
@@ -214,12 +277,10 @@ async function expectations(browser) {
   }
 }
 
-const large = resolve(process.env.LARGE ?? make('1.1B-Q4_K').file);
-const server = await serve({ root, home: '/web/chat/' });
-const browser = await launchChrome();
-try {
+/** @param {import('playwright-core').Browser} browser */
+async function printTimes(browser) {
   const all = [];
-  for (let i = 0; i < visits; i++) all.push(await visit(server, browser));
+  for (let i = 0; i < visits; i++) all.push(await visit(site, browser));
   for (const name of Object.keys(all[0])) {
     const values = all.map(one => one[name]);
     const [middle, worst] = [median(values), Math.max(...values)].map(value => value.toFixed(0));
@@ -234,7 +295,17 @@ try {
     line.close();
   }
   await expectations(browser);
+}
+
+const only = { bytes: printBytes, tabs: printTabs }[process.argv[2]];
+const large = only ? '' : resolve(process.env.LARGE ?? make('1.1B-Q4_K').file);
+const server = await serve({ root, home: '/web/chat/' });
+const site = process.env.SITE ? await serve({ root: resolve(process.env.SITE), home: '/web/chat/' }) : server;
+const browser = await launchChrome();
+try {
+  await (only ? only(site, browser) : printTimes(browser));
 } finally {
   await browser.close();
   await server.close();
+  if (site !== server) await site.close();
 }

@@ -68,7 +68,7 @@ test('an answer whose engine fails shows why, and continues', async () => {
   assert.equal(await page.locator('#log .problem').count(), 0);
 });
 
-test('while a long prompt is read, a bar in the place of the answer shows how far', async () => {
+test('while a long prompt is read, a bar in the place of the answer shows how far and how fast', async () => {
   page = await open(where, `?model=${TINY}`);
   await state(page, 'ready');
   await page.evaluate(() => {
@@ -85,6 +85,7 @@ test('while a long prompt is read, a bar in the place of the answer shows how fa
   const [, name, text] = seen[0];
   assert.equal(name, 'Reading the conversation');
   assert.match(text, /^Reading \d+% {2}· {2}\d+ of \d+ tokens/);
+  assert.match(seen.at(-1)[2], /^Reading \d+% {2}· {2}\d+ of \d+ tokens {2}· {2}[\d.]+ tokens\/s/);
   assert.equal(await page.locator('#log progress').count(), 0, 'it is gone when the answer is there');
 });
 

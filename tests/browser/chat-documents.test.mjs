@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { hostilePdfs, inColumns } from '../pdf.mjs';
-import { examine, saved, screenshot, setUp, state, stored, visits, whole } from './chat-page.mjs';
+import { examineAll, saved, screenshot, setUp, state, stored, visits, whole } from './chat-page.mjs';
 
 const SMALL = '?model=/tests/vectors/synth/f32.gguf', SMOL = '?model=/models/SmolLM2-135M-Instruct.Q4_1.gguf';
 const where = await setUp();
@@ -73,7 +73,7 @@ test('files are attached by the button, by dropping and by pasting, and removed;
   await page.getByRole('button', { name: 'Remove table.csv' }).focus();
   await page.keyboard.press('Enter');
   await attached(page, 4);
-  await examine(page, 'documents-attached');
+  await examineAll(page, 'documents-attached');
 });
 
 test('a short document is given as a whole, also after a reload; its text is shown', async () => {
@@ -101,14 +101,14 @@ test('a long document is searched by words or by meaning; places lead into it, a
   await attached(page, 1);
   const first = await ask(page, 'How many days do I have to cure a first violation after a notice?');
   await page.getByRole('button', { name: 'Search by words only' }).waitFor();
-  await examine(page, 'documents-choice');
+  await examineAll(page, 'documents-choice');
   await page.getByRole('button', { name: 'Download 25 MB' }).click();
   await first();
   await page.locator('.places li').first().waitFor();
   const places = await page.locator('.places blockquote').allTextContents();
   assert.ok(places.length <= 4);
   assert.ok(places.some(text => /30 days\s+after\s+Your\s+receipt/.test(text)), places.join('\n'));
-  await examine(page, 'documents-places');
+  await examineAll(page, 'documents-places');
   const at = places.findIndex(text => /30 days\s+after\s+Your\s+receipt/.test(text));
   await page.locator('.places button').nth(at).focus();
   await page.keyboard.press('Enter');
@@ -119,7 +119,7 @@ test('a long document is searched by words or by meaning; places lead into it, a
     return top >= box.top && top < box.bottom;
   });
   assert.ok(seen, 'the place is in view');
-  await examine(page, 'documents-viewer');
+  await examineAll(page, 'documents-viewer');
   await page.keyboard.press('Escape');
   assert.equal(await (await ask(page, 'Which football club won the cup in 1998?'))(), 'Not found in the documents.');
 

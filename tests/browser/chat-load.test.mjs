@@ -14,7 +14,7 @@ import { serve } from '../../web/site/serve.mjs';
 import { ggufHeader } from '../node/gguf.mjs';
 import { imitateHub } from '../node/hub-server.mjs';
 import { realPath, root, server, tinyPath } from '../node/helpers.mjs';
-import { TINY, answer, answers, open, screenshot, setUp, state, whole } from './chat-page.mjs';
+import { KEPT, TINY, answer, answers, open, screenshot, setUp, state, whole } from './chat-page.mjs';
 
 const where = await setUp();
 
@@ -34,7 +34,7 @@ async function drop(page, files) {
 }
 
 test('what cannot work before all parts of the page are there cannot be clicked or focused before', async () => {
-  const page = await open(where, `?model=${TINY}`, { serviceWorkers: 'block' });
+  const page = await open(where, `?model=${TINY}`);
   /** @type {() => void} */
   let release = () => {};
   const released = new Promise(resolve => { release = () => resolve(undefined); });
@@ -324,7 +324,7 @@ test('a download of unknown size is labelled so; showing the plan of a URL does 
 
 test('offline, the page loads with its conversation and its model, and it answers', async () => {
   const own = await serve({ root });
-  const page = await open({ url: own.url, browser: where.browser });
+  const page = await open({ url: own.url, browser: where.browser }, '', KEPT);
   await state(page, 'ready');
   await page.click('#open-settings');
   await page.fill('#set-maxTokens', '8');
@@ -389,7 +389,7 @@ function site(t) {
 test('on a host without headers the service worker isolates the page, which reloads itself once', async t => {
   const url = await plainHost(t, site(t));
   let loads = 0;
-  const page = await open({ url, browser: where.browser }, '', {}, page => page.on('load', () => loads++));
+  const page = await open({ url, browser: where.browser }, '', KEPT, page => page.on('load', () => loads++));
   await state(page, 'ready');
   assert.equal(await page.evaluate(() => crossOriginIsolated), true);
   assert.equal(loads, 2);
@@ -402,7 +402,7 @@ test('on a host without headers the service worker isolates the page, which relo
 
 test('without a service worker the engine runs on one thread, and the page says why', async t => {
   const url = await plainHost(t, site(t));
-  const page = await open({ url, browser: where.browser }, '', { serviceWorkers: 'block' }, page =>
+  const page = await open({ url, browser: where.browser }, '', {}, page =>
     page.addInitScript(() => Object.defineProperty(Navigator.prototype, 'serviceWorker', { value: undefined })));
   await state(page, 'ready');
   assert.equal(await page.evaluate(() => crossOriginIsolated), false);
@@ -417,7 +417,7 @@ test('without a service worker the engine runs on one thread, and the page says 
 
 test('a new version of the page is offered; accepting it replaces every file', async t => {
   const folder = site(t), url = await plainHost(t, folder);
-  const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf');
+  const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf', KEPT);
   await state(page, 'ready');
   await page.evaluate(() => navigator.serviceWorker.ready);
   const worker = readFileSync(join(folder, 'web/sw.js'), 'utf8');
@@ -471,7 +471,7 @@ test('two copies of the page on one origin keep their caches, and each works off
 
 test('a version with a missing file is completed, or else replaced as a whole', async t => {
   const folder = site(t), url = await plainHost(t, folder);
-  const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf');
+  const page = await open({ url, browser: where.browser }, '?model=/models/f32.gguf', KEPT);
   await state(page, 'ready');
   await page.evaluate(() => navigator.serviceWorker.ready);
   const [[name, files]] = await kept(page);

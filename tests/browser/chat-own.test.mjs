@@ -1,6 +1,7 @@
 /** What a conversation has of its own: its model, system prompt, schema and settings, shown where one writes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { server, tiny } from '../node/helpers.mjs';
 import { LOOKS, TINY, answer, begin, examine, open, openForAll, put, setUp, state, stored,
   whole } from './chat-page.mjs';
 
@@ -72,11 +73,27 @@ test('a conversation of another model says so, and goes on only when the reader 
   assert.notEqual((await one('Other')).model.name, 'Otto 7B');
 });
 
-test('the model of a conversation from another server is shown before it is loaded', async () => {
+test('the model of a conversation from another server is shown before anything is sent to it', async t => {
   await put(page, [{ title: 'Far', model: { name: 'Far 7B', source: 'javascript:alert(1)' },
     messages: [{ role: 'user', content: 'Far?' }, { role: 'assistant', content: 'Yes.' }] }]);
   await page.getByRole('button', { name: 'Load Far 7B' }).click();
   await page.getByText('That is not the address of a file.').waitFor();
+  await page.keyboard.press('Escape');
+  const asked = [], far = await server(t, (request, response) => {
+    asked.push(request.method);
+    response.writeHead(200, { 'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin' })
+      .end(tiny);
+  });
+  await put(page, [{ title: 'Farther', model: { name: 'Far 8B', source: `${far}model.gguf` },
+    messages: [{ role: 'user', content: 'Farther?' }, { role: 'assistant', content: 'Yes.' }] }]);
+  await page.getByRole('button', { name: 'Load Far 8B' }).click();
+  await page.getByText('Nothing was sent yet.').waitFor();
+  assert.equal(await page.inputValue('#url'), `${far}model.gguf`);
+  assert.deepEqual(asked, []);
+  await page.click('#look');
+  await page.locator('#plan button').first().waitFor();
+  assert.ok(asked.length > 0);
+  assert.deepEqual(page.problems.splice(0).filter(problem => !problem.startsWith(far)), []);
   await page.keyboard.press('Escape');
   assert.equal(await page.getAttribute('body', 'data-state'), 'ready', 'the model is still there');
 });

@@ -17,6 +17,8 @@ export const LOOKS = [
   ...process.env.WHOLE ? /** @type {const} */ ([{ colorScheme: 'dark', width: 360, height: 740 },
     { colorScheme: 'light', width: 1440, height: 900 }]) : [],
 ];
+/** Options of a page that is kept for use without a network. */
+export const KEPT = /** @type {const} */ ({ serviceWorkers: 'allow' });
 export const LONG = 'Tell a long story about a lighthouse keeper.';
 
 /** The problems of all pages that were opened. @type {string[][]} */
@@ -38,11 +40,13 @@ export async function setUp(flags) {
   return { url: server.url, browser };
 }
 
-/** Opens the page with a small model and short answers, for all tests of a file. */
-export async function openForAll(where) {
-  const page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(() => {
-    localStorage['plumb.settings'] = '{"maxTokens":4}';
-  }));
+/** Opens the page with a small model and short answers, for all tests of a file.
+ * @param {Parameters<typeof open>[0]} where @param {Parameters<typeof open>[3]} [early] */
+export async function openForAll(where, early = () => {}) {
+  const page = await open(where, `?model=${TINY}`, {}, async page => {
+    await page.addInitScript(() => { localStorage['plumb.settings'] = '{"maxTokens":4}'; });
+    await early(page);
+  });
   page.setDefaultTimeout(20000);
   after(() => page.close());
   afterEach(() => assert.deepEqual(page.problems, []));
@@ -71,8 +75,10 @@ export function visits(where, use) {
  * @param {import('playwright-core').Page} page */
 export const usable = page => page.waitForSelector('main:not([inert])');
 
-/** Opens the page, and waits until the chat page is usable.  `problems` lists every request to another
- * host than `url` and `also`, every missing file and every error that the page throws.
+/** Opens the page, and waits until the chat page is usable.  Its service worker, which fetches every file of the page
+ * for use without a network and so takes more time than the page, runs if the options have KEPT.
+ * `problems` lists every request to another host than `url` and `also`, every missing file and every error that the
+ * page throws.
  * The seed is always the same unless a test sets another, so failures can be reproduced.
  * @param {{url: string, browser: import('playwright-core').Browser, also?: string, path?: string}} where
  *   path: of the page, if it is not the chat page @param {string} [query]
@@ -81,7 +87,7 @@ export const usable = page => page.waitForSelector('main:not([inert])');
  * @returns {Promise<import('playwright-core').Page & {problems: string[]}>} */
 export async function open({ url, browser, also = url, path = CHAT }, query = '', options = {},
   early = () => {}) {
-  const context = await browser.newContext(options);
+  const context = await browser.newContext({ serviceWorkers: 'block', ...options });
   const page = Object.assign(await context.newPage(), { problems: [] });
   problems.push(page.problems);
   page.on('pageerror', error => page.problems.push(String(error)));
@@ -115,12 +121,25 @@ export async function open({ url, browser, also = url, path = CHAT }, query = ''
   return page;
 }
 
+/** Presses Tab until the focus is on an element that matches a selector and has a text.
+ * @param {import('playwright-core').Page} page @param {string} selector @param {string} [text] */
+export async function tabTo(page, selector, text = '') {
+  const isThere = () => page.evaluate(([selector, text]) => {
+    const { activeElement } = document;
+    return !!activeElement?.matches(selector) && activeElement.textContent.includes(text);
+  }, [selector, text]);
+  for (let i = 0; !await isThere(); i++) {
+    assert.ok(i < 80, `Tab does not reach ${selector} ${text}`);
+    await page.keyboard.press('Tab');
+  }
+}
+
 /** No model's file arrives before the function that this returns is called, however long the test takes.
  * @param {import('playwright-core').Page} page @returns {Promise<() => void>} */
 export async function holdModel(page) {
   let release = () => {};
   const released = new Promise(resolve => { release = () => resolve(undefined); });
-  await page.route('**/*.gguf', async route => {
+  await page.route(url => url.pathname.endsWith('.gguf'), async route => {
     await released;
     await route.continue();
   });
@@ -237,4 +256,17 @@ export async function examine(page, name) {
   assert.ok(outside.wide <= 0, `${name}: ${outside.wide} px too wide`);
   assert.deepEqual(outside.seen, [], name);
   assert.deepEqual(page.problems, [], name);
+}
+
+/** Examines the page in each of LOOKS, and leaves it as it was. @param {import('playwright-core').Page} page
+ * @param {string} name */
+export async function examineAll(page, name) {
+  const before = page.viewportSize();
+  for (const { colorScheme, ...size } of LOOKS) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize(size);
+    await examine(page, `${name}-${colorScheme}-${size.width}`);
+  }
+  await page.emulateMedia({ colorScheme: null });
+  if (before) await page.setViewportSize(before);
 }

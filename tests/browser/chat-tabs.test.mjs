@@ -161,3 +161,8 @@ test('an answer that streams in one tab while another tab deletes its conversati
   assert.ok(messages[1].content.length > length);
   await real.context().close();
 });
+
+test('both tabs have one engine', () => {
+  const engines = page => page.workers().filter(worker => worker.url().includes('engine-worker')).length;
+  assert.deepEqual([a, b].map(engines).sort(), [0, 1]);
+});

@@ -98,7 +98,7 @@ test('hostile formulas and code add only MathML and spans, lead nowhere and load
 
 test('a formula or code that takes too long is left as it was written, and the next one is typeset', async () => {
   // A service worker would answer for the library.
-  const other = await open(where, `?model=${TINY}`, { serviceWorkers: 'block' }, page =>
+  const other = await open(where, `?model=${TINY}`, {}, page =>
     page.route('**/katex.min.js', route => route.fulfill({ contentType: 'text/javascript',
       body: `globalThis.katex = { renderToString(text) { if (text === 'stop') for (;;);
         return '<math><mi>x</mi></math>'; } };` })));

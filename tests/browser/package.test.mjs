@@ -370,6 +370,7 @@ test('preflight of a URL in a page predicts the load; if there is a copy, it req
     return { plan, info, again: await Plumb.preflight(url) };
   }, REAL);
   assert.deepEqual([plan.supported, plan.fits, plan.threads, plan.cached], [true, true, info.threads, undefined]);
+  assert.deepEqual([plan.module, plan.moduleNote], [info.module, undefined]);
   assert.equal(plan.memory.kv + plan.memory.scratch, info.sessionBytes);
   assert.ok(Math.abs(plan.memory.total - info.memoryBytes) <= 2 ** 22, `${plan.memory.total}, ${info.memoryBytes}`);
   assert.ok(plan.bytesRead < 4e6 && plan.fileBytes === statSync(realPath).size);

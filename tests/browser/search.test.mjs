@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { root } from '../node/helpers.mjs';
-import { open, screenshot, setUp, state, usable, visits } from './chat-page.mjs';
+import { examineAll, open, screenshot, setUp, state, tabTo, usable, visits } from './chat-page.mjs';
 
 const TINY = '?model=/tests/vectors/synth/f32.gguf';   // it makes no index, so it is for what needs none
 const where = { ...await setUp(), path: 'web/examples/search/' };
@@ -31,7 +31,7 @@ test('notes that were written and opened are found by meaning, also after a relo
     file('garden.txt', 'Water the tomatoes every morning.\n\nPrune the apple tree in February.'),
     file('picture.txt', 'PNG\0\0'),
   ]);
-  await page.getByText('Not added: picture.txt.').waitFor();
+  await page.getByText('Not added: picture.txt. It is not a text.').waitFor();
   await state(page, 'ready');
   await indexed(page, 4);
   await search(page, 'How long does bread stay in the oven?', 'Bake the loaf for forty minutes.');
@@ -41,8 +41,8 @@ test('notes that were written and opened are found by meaning, also after a relo
   assert.equal(scores.length, 4);
   await screenshot(page, 'search');
   await page.locator('#results button').first().click();
-  assert.equal(await page.textContent('#note-title'), 'garden.txt');
-  assert.equal(await page.textContent('#note mark'), 'Prune the apple tree in February.');
+  assert.equal(await page.textContent('#document-title'), 'garden.txt');
+  assert.equal(await page.textContent('#document mark'), 'Prune the apple tree in February.');
   await page.keyboard.press('Escape');
 
   await page.reload();
@@ -59,6 +59,71 @@ test('notes that were written and opened are found by meaning, also after a relo
   await page.reload();
   await state(page, 'ready');
   await page.getByText('There are no notes yet.').waitFor();
+});
+
+test('with the keyboard alone a note is written, found, opened and deleted', async () => {
+  const page = await visit();
+  await usable(page);
+  await tabTo(page, '#note-text');
+  await page.keyboard.type('The fridge hums at night.');
+  await tabTo(page, '#add');
+  await page.keyboard.press('Enter');
+  await state(page, 'ready');
+  await indexed(page, 1);
+  await tabTo(page, '#prompt');
+  await page.keyboard.type('Which machine is loud?');
+  await page.keyboard.press('Enter');
+  await page.locator('#results p', { hasText: 'The fridge hums' }).waitFor();
+  await tabTo(page, '#results button');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#document[open] mark');
+  await page.keyboard.press('Escape');
+  assert.ok(await page.evaluate(() => document.activeElement?.matches('#results button')), 'the focus is back');
+  await tabTo(page, '#notes button[aria-label^=Delete]');
+  await page.keyboard.press('Enter');
+  await page.getByText('There are no notes yet.').waitFor();
+});
+
+test('a question is answered by a quote that leads to its place; one that is far from all notes is not', async () => {
+  const page = await visit();
+  await usable(page);
+  await state(page, 'ready');
+  await page.click('#example');
+  await indexed(page, 5);
+  const ask = async question => {
+    await page.fill('#prompt', question);
+    await page.click('#ask');
+  };
+  const answered = async () => {
+    await page.waitForSelector('#answer[aria-busy=false]');
+    return page.textContent('#answer-text');
+  };
+  await ask('Which football club won the cup in 1998?');
+  assert.equal(await answered(), 'Not found in your notes.');
+  await ask('How long does a loaf stay in the oven?');
+  await page.locator('#answer .strip').waitFor();
+  await examineAll(page, 'search-choice');
+  await page.getByRole('button', { name: /SmolLM2 135M, quotes/ }).click();
+  assert.match(await answered(), /^\[1\] “Bake the loaf for forty minutes/);
+  assert.match(await page.locator('.places .used').textContent(), /^\[1\]Exampleline 5Bake the loaf/);
+  await examineAll(page, 'search-answer');
+  await page.locator('#answer-text button').click();
+  assert.match(await page.textContent('#document mark'), /^Bake the loaf/);
+  await page.keyboard.press('Escape');
+  await ask('When is the next inspection of the car?');   // the model is there
+  assert.match(await answered(), /“The next inspection is due in October.”$/);
+  // The other model, for which the default one stands here, writes freely.
+  await page.route('**/models/qwen*', route => route.fulfill({ status: 302,
+    headers: { location: '/models/SmolLM2-135M-Instruct.Q4_1.gguf' } }));
+  await page.click('#answer-model');
+  await page.getByRole('button', { name: /Qwen2.5-Coder 0.5B, writes/ }).click();
+  assert.match(await answered(), /^The next inspection of the car is /);
+  assert.match(await page.textContent('#answer-about'), /^Qwen2\.5-Coder 0\.5B/);
+  await page.evaluate(() => localStorage.setItem('plumb.search.answers', '"smollm2:135m"'));
+  await page.reload();
+  await indexed(page, 5);
+  await ask('When do I cut the tree?');   // the copy of the first is there
+  assert.match(await answered(), /Prune the apple tree/);
 });
 
 test('wrong records are skipped, and without a database the notes last as long as the page', async () => {

@@ -7,9 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
+import { serve } from '../../web/site/serve.mjs';
 import { realPath, root } from '../node/helpers.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
-import { answer, open, state } from './chat-page.mjs';
+import { KEPT, answer, open, state } from './chat-page.mjs';
 
 const browser = await launchChrome();
 after(() => browser.close());
@@ -38,10 +39,17 @@ async function host(t) {
   assert.fail('the server has ended');
 }
 
+/** The page as `make serve` serves it. @param {import('node:test').TestContext} t */
+async function local(t) {
+  const server = await serve({ root });
+  t.after(() => server.close());
+  return server.url;
+}
+
 test('site: in a folder of a host without headers the page answers, with threads', async t => {
   const url = await host(t), { headers } = await fetch(`${url}web/chat/`);
   assert.equal(headers.get('cross-origin-opener-policy'), null);
-  const page = await open({ url, browser, path: '' });   // leads to the chat page
+  const page = await open({ url, browser, path: '' }, '', KEPT);   // leads to the chat page
   await state(page, 'ready');
   assert.match(page.url(), /\/some\/path\/web\/chat\/$/);
   assert.equal(await page.evaluate(() => crossOriginIsolated), true);
@@ -53,5 +61,15 @@ test('site: in a folder of a host without headers the page answers, with threads
   const threads = await page.locator('#facts dt:text-is("Threads") + dd').textContent();
   assert.ok(Number(threads) > 1 || (await page.evaluate(() => navigator.hardwareConcurrency)) === 1, threads ?? '');
   assert.deepEqual(page.problems, []);
+  // The workers that read documents and Markdown cannot send anything, wherever the page comes from.
+  for (const at of [url, await local(t)]) {
+    if (at !== url) await page.goto(`${at}web/chat/`);
+    for (const room of ['documents', 'typeset']) {
+      const begun = page.waitForEvent('worker', worker => worker.url().endsWith(`${room}/worker.js`));
+      await page.evaluate(room => void new Worker(`${room}/worker.js`, { type: 'module' }), room);
+      const sent = () => fetch(location.href).then(() => 'sent', () => 'refused');
+      assert.equal(await (await begun).evaluate(sent), 'refused', `${room} at ${at}`);
+    }
+  }
   await page.close();
 });

@@ -1,8 +1,7 @@
 /* --lora and --control-vector.  Ground truth: llama.cpp's logits with the same adapters (tests/vectors/adapters). */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
-import { output, plumb } from './plumb.mjs';
+import { output, plumb, test } from './plumb.mjs';
 
 const folder = 'tests/vectors/adapters', model = 'tests/vectors/archs/llama.gguf', nVocab = 64;
 

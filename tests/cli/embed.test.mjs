@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
-import { command, native, output, plumb } from './plumb.mjs';
+import { command, native, output, plumb, test } from './plumb.mjs';
 
 const folder = 'tests/vectors/embed', file = `${folder}/texts.txt`;
 const model = name => `${folder}/${name}.gguf`;

@@ -6,8 +6,9 @@ import {
   closeSync, existsSync, linkSync, lstatSync, openSync, readFileSync, readSync, statSync, symlinkSync, writeFileSync,
 } from 'node:fs';
 import { basename, resolve } from 'node:path';
-import { test } from 'node:test';
-import { command, isNative, isNode, nativeTest, output, plumb, repeats, smol, start, temporary } from './plumb.mjs';
+import {
+  command, isNative, isNode, nativeTest, output, plumb, repeats, smol, start, temporary, test,
+} from './plumb.mjs';
 
 const facts = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));
 

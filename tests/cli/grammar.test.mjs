@@ -1,8 +1,7 @@
 /* plumb grammar, and run within a grammar, a JSON Schema or a regular expression.  Ground truth: JSON.parse and regular
  * expressions of JavaScript. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { ids, native, output, plumb, smol, temporary } from './plumb.mjs';
+import { ids, native, output, plumb, smol, temporary, test } from './plumb.mjs';
 
 const json = 'tests/vectors/grammar/json.gbnf';
 

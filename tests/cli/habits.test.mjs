@@ -3,8 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
-import { command, ids, isNative, isNode, output, plumb, smol, temporary } from './plumb.mjs';
+import { command, ids, isNative, isNode, output, plumb, smol, temporary, test } from './plumb.mjs';
 
 const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
 const gravity = prompts[1], question = gravity.messages[0].content;

@@ -1,8 +1,7 @@
 /* No command prints characters of a file that a terminal would obey, or that change the order of what it shows. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
-import { plumb, temporary } from './plumb.mjs';
+import { plumb, temporary, test } from './plumb.mjs';
 
 const hidden = /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
 

@@ -3,8 +3,7 @@
  * text is a token of the tiny model, so the prompt is longer by as many tokens. */
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
-import { test } from 'node:test';
-import { isNode, nativeTest, output, plumb, temporary } from './plumb.mjs';
+import { isNode, nativeTest, output, plumb, temporary, test } from './plumb.mjs';
 
 const folder = 'tests/vectors/templates/sources', tiny = readFileSync('tests/vectors/synth/f32.gguf');
 const control = 256, old = Buffer.from('<|end|>');   // its only control token

@@ -2,9 +2,8 @@
  * (tests/vectors/llama), and the draws of a second sampler from its logits (tests/vectors/cli/make.py). */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
 import { withTemplate } from '../node/helpers.mjs';
-import { ids, isNative, isNode, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
+import { ids, isNative, isNode, nativeTest, output, plumb, smol, start, temporary, test } from './plumb.mjs';
 
 const { prompts } = JSON.parse(readFileSync('tests/vectors/llama/prompts.json', 'utf8'));
 const { draws } = JSON.parse(readFileSync('tests/vectors/cli/facts.json', 'utf8'));

@@ -1,8 +1,7 @@
 /* perplexity.  Ground truth: the output and the saved run of llama-perplexity (tests/vectors/perplexity). */
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
-import { test } from 'node:test';
-import { nativeTest, output, plumb, smol, start as begin, temporary } from './plumb.mjs';
+import { nativeTest, output, plumb, smol, start as begin, temporary, test } from './plumb.mjs';
 
 const vectors = 'tests/vectors/perplexity', text = `${vectors}/text.txt`;
 const synth = name => `tests/vectors/synth/${name}.gguf`;

@@ -2,9 +2,8 @@
  * llama.cpp's activations (dump.mjs), and hand-made mistakes in them.  The C tests cover many more mistakes. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
 import { dump, model, tokens, valuesOf } from './dump.mjs';
-import { output, plumb, temporary } from './plumb.mjs';
+import { output, plumb, temporary, test } from './plumb.mjs';
 
 const synth = name => `tests/vectors/synth/${name}.gguf`;
 /** A trace of another engine with these taps, as docs/trace.md requires; change(values, name) makes the mistake. */

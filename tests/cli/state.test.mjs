@@ -1,8 +1,7 @@
 /* --save-state and --load-state: a saved session goes on with the same tokens, also one that another host has saved. */
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { test } from 'node:test';
-import { ids, native, output, plumb, smol, temporary } from './plumb.mjs';
+import { ids, native, output, plumb, smol, temporary, test } from './plumb.mjs';
 
 const run = ['run', smol, '--ctx', '256', '-n', '5', '--temp', '0', '--ids', '--raw', '-p'];
 const text = 'Once upon a time there was a fox.';

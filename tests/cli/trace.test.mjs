@@ -3,9 +3,8 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
-import { test } from 'node:test';
 import { dump, model, tokens, valuesOf } from './dump.mjs';
-import { ids, native, nativeTest, output, plumb, smol, start, temporary } from './plumb.mjs';
+import { ids, native, nativeTest, output, plumb, smol, start, temporary, test } from './plumb.mjs';
 
 const n_token = tokens.length;
 const args = ['trace', model, '--tokens', tokens.join()];

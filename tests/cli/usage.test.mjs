@@ -1,9 +1,8 @@
 /* Help, version, and wrong usage: exit code 2, one line on standard error, nothing else. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { test } from 'node:test';
 import { PARAMETERS } from '../../web/base/parameters.js';
-import { isNode, plumb, repeats, smol } from './plumb.mjs';
+import { isNode, plumb, repeats, smol, test } from './plumb.mjs';
 
 const adapters = ['--lora', '--control-vector', '--control-vector-layer-range'];
 const compute = ['--batch', '--threads', '--precision', '--kv-type', '--snapshots', ...adapters, '--reference',

@@ -9,6 +9,7 @@ import { launchWebKit } from './webkit.mjs';
  * @property {(run: (value: any) => any, value?: any) => Promise<any>} evaluate  runs a function in the page, which sees
  *   nothing but the page's globals and its argument; arguments and results are JSON
  * @property {(selector: string, text: string) => Promise<void>} type  into a field; '\n' is the Enter key
+ * @property {(selector: string) => Promise<void>} click
  * @property {() => Promise<void>} close */
 
 /** @returns {Promise<Browser>} */
@@ -22,6 +23,7 @@ async function launchChromium() {
       await page.focus(selector);
       await page.keyboard.type(text);
     },
+    click: selector => page.click(selector),
     close: () => chromium.close(),
   };
 }

@@ -16,14 +16,20 @@ export function programOf(names, advice) {
   throw new Error(`no ${names.join(', ')} on PATH: ${advice}`);
 }
 
-/** The browser's path: $CHROME, or the first of the usual names on PATH. */
-export const chromePath = () => programOf(process.env.CHROME ? [process.env.CHROME]
-  : ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
+/** $CHROME, or the first of some names on PATH. @param {string[]} names  before the usual ones */
+const pathOf = (...names) => programOf(process.env.CHROME ? [process.env.CHROME]
+  : [...names, 'chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable'],
 'install Chromium or Chrome, or set CHROME to its path');
+/** The browser's path. */
+export const chromePath = () => pathOf();
+/** The path of the same browser without windows, in which pages take about a quarter less processor time, if it is
+ * there; else the browser's. */
+export const shellPath = () => pathOf('chromium-headless-shell');
 
-/** Options of a headless browser that stays off the network. @param {string[]} flags  of its command line */
-export const options = (flags = []) => ({
-  executablePath: chromePath(),
+/** Options of a headless browser that stays off the network. @param {string[]} flags  of its command line
+ * @param {string} [executablePath] */
+export const options = (flags = [], executablePath = chromePath()) => ({
+  executablePath,
   args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
     '--disable-component-update', '--disable-sync', ...flags],
 });

@@ -18,6 +18,7 @@ export async function launchFirefox() {
     async open(url) { await page.goto(url); },
     evaluate: (run, value) => page.evaluate(run, value ?? null),
     type: (selector, text) => page.type(selector, text),
+    click: selector => page.click(selector),
     close: () => firefox.close(),
   };
 }

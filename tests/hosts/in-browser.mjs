@@ -1,6 +1,6 @@
 /** `node tests/hosts/in-browser.mjs chromium|firefox|webkit MODULE [CASES]`: the C test program in a browser's worker;
- * TAP on stdout.  CASES: threads, 1/3, 2/3 or 3/3, as tests/main.c's program takes them.  WebKit runs modules with
- * threads only with its switch for shared memory. */
+ * TAP on stdout.  CASES: 'numbers sample', say, as tests/main.c's program takes them.  WebKit runs modules with threads
+ * only with its switch for shared memory. */
 import { writeSync } from 'node:fs';
 import { serve } from '../../web/site/serve.mjs';
 import { launch } from './browser.mjs';

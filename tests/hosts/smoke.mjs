@@ -5,7 +5,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
-import { prompts, realPath, root } from '../node/helpers.mjs';
+import { prompts, root } from '../node/helpers.mjs';
 
 const REAL = '/models/SmolLM2-135M-Instruct.Q4_1.gguf', TINY = '/tests/vectors/synth/f32.gguf';
 const [, chat] = prompts;
@@ -214,6 +214,18 @@ export function smoke(name, launch, { shares, noCopy }) {
       assert.deepEqual(await ready(false), ['ready', '']);
       await browser.type('#prompt', `${chat.messages[0].content}\n`);
       assert.deepEqual(await ready(true), ['ready', answer]);
+    });
+
+    test('the gallery diagnoses a sample', async () => {
+      await browser.open(`${site.url}web/examples/diagnose/`);
+      const verdict = await browser.evaluate(async () => {
+        const wait = () => new Promise(resolve => setTimeout(resolve, 50));
+        while (document.querySelector('main').inert) await wait();
+        document.querySelectorAll('#samples button')[2].click();
+        while (!document.querySelector('.verdict, .problem')) await wait();
+        return document.querySelector('.verdict, .problem').textContent;
+      });
+      assert.match(verdict, /has no causal mask: it sees all keys of the batch, only in layer 2/);
     });
   });
 }

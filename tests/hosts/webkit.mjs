@@ -99,6 +99,7 @@ export async function launchWebKit({ sharedMemory = false } = {}) {
       async type(selector, text) {
         await command(`element/${await find(selector)}/value`, { text: text.replaceAll('\n', ENTER) });
       },
+      async click(selector) { await command(`element/${await find(selector)}/click`, {}); },
       async close() {
         await ask('DELETE', `/${sessionId}`).finally(stop);
       },

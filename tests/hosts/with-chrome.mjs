@@ -4,11 +4,11 @@
  *   node tests/hosts/with-chrome.mjs PROGRAM [ARGUMENT...] */
 import { spawn } from 'node:child_process';
 import { chromium } from 'playwright-core';
-import { options } from './chrome.mjs';
+import { options, shellPath } from './chrome.mjs';
 import { freePort } from './port.mjs';
 
 const port = await freePort();
-const browser = await chromium.launch(options([`--remote-debugging-port=${port}`]));
+const browser = await chromium.launch(options([`--remote-debugging-port=${port}`], shellPath()));
 const [program, ...args] = process.argv.slice(2);
 const env = { ...process.env, CHROME_SERVER: `http://127.0.0.1:${port}` };
 const child = spawn(program, args, { stdio: 'inherit', env });

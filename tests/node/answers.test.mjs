@@ -106,12 +106,13 @@ describe('llama.cpp\'s cases: the same reasoning, text and calls, wherever the a
   });
 });
 
+const STEP = process.env.WHOLE ? 1 : 3;
 describe('an answer that is cut off has the whole calls and no part of another; its stream says the same', () => {
-  /** Checks an answer that is cut off at each of its characters. */
+  /** Checks an answer that is cut off at each of its characters, or at every third unless WHOLE=1 is set. */
   function check(one) {
     const whole = read(one, []), plain = text => text.replace(/\s/g, '');
     let most = 0;
-    for (let at = 0; at <= one.input.length; at++) {
+    for (let at = 0; at <= one.input.length; at = at + STEP < one.input.length ? at + STEP : at + 1) {
       const input = one.input.slice(0, at), shown = `${one.template}: ${input}`;
       const { message, ...cut } = read({ ...one, input, partial: true }, [at >> 1]);
       const { message: _, ...same } = read({ ...one, input, partial: true }, []);
@@ -139,13 +140,13 @@ describe('an answer that is cut off has the whole calls and no part of another; 
       const tools = TOOLS.slice(0, 2).map((_, i) => i), pick = random(9);
       const { grammar } = callGrammar(formatOf(source), tools.map(i => TOOLS[i]), { required: true });
       let n = 0;
-      for (let i = 0; i < 100 && n < 2; i++) {
+      for (let i = 0; i < 100 && n < 1; i++) {
         const input = randomText(grammars, grammar, pick, 250), one = { template, input, prompt: '', tools };
         if (input === undefined || read(one, []).content.trim() !== '') continue;
         check(one);
         n++;
       }
-      assert.equal(n, 2, template);
+      assert.equal(n, 1, template);
     }
   });
 });

@@ -33,9 +33,11 @@ function logSoftmax(logits) {
 async function logprobsAlone(ids, labels) {
   const tokens = await Promise.all(labels.map(label => model.tokenize(label, { addSpecial: false })));
   const results = [];
+  await model.rewind(0);
+  const first = (await model.feed(ids)).slice();
   for (const own of tokens) {
-    await model.rewind(0);
-    let of = logSoftmax(await model.feed(ids)), sum = 0;
+    await model.rewind(ids.length);
+    let of = logSoftmax(first), sum = 0;
     for (const id of own) {
       sum += of(id);
       of = logSoftmax(await model.step(id));
@@ -172,7 +174,7 @@ test('no bit depends on the order of questions and labels, on threads, workers, 
 });
 
 test('255 labels of several tokens are computed in parts, with the same bits', async t => {
-  const choices = Array.from({ length: 255 }, (_, i) => ` ${'abcdefghijklmnop'[i >> 4]}-${i % 16}-${i}`);
+  const choices = Array.from({ length: 255 }, (_, i) => ` ${'abcdefghijklmnop'[i >> 4]}${i % 16}`);
   const ids = await model.tokenize('The number is'), feeds = spy(t);
   const { answers } = await model.decide(ids, { q: { type: 'choice', choices } });
   assert.ok(feeds.every(batch => batch.length <= 32), JSON.stringify(feeds));

@@ -45,7 +45,7 @@ describe('documents: encodings', () => {
       } catch (error) {
         assert.ok(error instanceof Refusal, String(error));
       }
-    }), { seed: 1, numRuns: 500 });
+    }), { seed: 1, numRuns: process.env.WHOLE ? 50000 : 500 });
   });
 });
 
@@ -144,6 +144,13 @@ describe('documents: search', () => {
     assert.match(first.text, /fruit/);
     assert.ok(first.near && others.some(({ near }) => !near));
   });
+  test('the passages and vectors of an index are taken, and need no others', () => {
+    const own = new Search(), index = { bounds: Uint32Array.of(0, 6, 8, 13), vectors: Float32Array.of(0, 1, 1, 0) };
+    assert.equal(own.add('a', 'Apples\n\nPears', index), 2);
+    assert.deepEqual(own.candidates('fruit', ['a']), []);
+    assert.deepEqual(own.find('fruit', ['a'], { vector: Float32Array.of(1, 0) })
+      .map(({ text, cosine, line }) => [text, cosine, line]), [['Pears', 1, 3], ['Apples', 0, 1]]);
+  });
 });
 
 describe('documents: what the model is given, and what is stored', () => {
@@ -178,5 +185,30 @@ describe('documents: what the model is given, and what is stored', () => {
       const read = documentsOf({ documents, places });
       assert.deepEqual(documentsOf(structuredClone(read)), read);
     }), { seed: 1, numRuns: 500 });
+  });
+});
+
+describe('documents: any texts', () => {
+  const words = fc.constantFrom('the tower', 'Tower', 'is', '30 days', '猫は', 'readFile', '\n\n', '. ', '- ', '(((',
+    '\ud83d', '__proto__', 'constructor', '\u0000');
+  const text = fc.array(fc.oneof(words, fc.string({ unit: 'binary', maxLength: 9 })), { maxLength: 60 })
+    .map(parts => parts.join(' '));
+  test('what is found is at its place in a document that was asked, and each passage is found once', () => {
+    fc.assert(fc.property(fc.array(text, { maxLength: 4 }), text, fc.boolean(), (all, question, hasVectors) => {
+      const search = new Search(), keys = all.map((_, i) => ['constructor', '__proto__', 'c', 'd'][i]);
+      for (const [i, one] of all.entries()) search.add(keys[i], one);
+      const asked = keys.slice(1), vector = hasVectors ? Float32Array.of(1, 0) : undefined;
+      for (const { i } of search.candidates(question, asked, 5)) search.setVector(i, Float32Array.of(i % 2, 1 - i % 2));
+      const found = search.find(question, asked, { vector });
+      assert.ok(found.length <= 4);
+      assert.equal(new Set(found.map(({ document, start }) => `${document} ${start}`)).size, found.length);
+      for (const { document, start, end, text, sentence: [from, to], line } of found) {
+        assert.ok(asked.includes(document));
+        const whole = all[keys.indexOf(document)];
+        assert.equal(whole.slice(start, end), text);
+        assert.ok(from >= 0 && from <= to && to <= text.length);
+        assert.equal(line, whole.slice(0, start + from).split('\n').length);
+      }
+    }), { seed: 1, numRuns: process.env.WHOLE ? 20000 : 300 });
   });
 });

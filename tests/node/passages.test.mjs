@@ -1,6 +1,7 @@
 /** How the search page splits notes into passages.  Ground truth: by hand. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { passagesOf } from '../../web/chat/documents/passages.js';
 
 const textsOf = text => passagesOf(text).map(({ start, end }) => text.slice(start, end));
@@ -38,4 +39,26 @@ test('positions are in order and within the text, for texts of white space and m
       at = end;
     }
   }
+});
+
+/** Texts of what passages are cut at, and of other characters, long ones among them. */
+const texts = fc.array(fc.oneof(fc.constantFrom('\n', '\n\n', ' ', '. ', '。', '# Head\n', '- ', '\t', '\r\n', '\u2028'),
+  fc.string({ unit: 'binary', maxLength: 12 }), fc.tuple(fc.constantFrom('word ', 'x', '猫', '😀', '\ud83d'),
+    fc.nat(600)).map(([text, n]) => text.repeat(n))), { maxLength: 30 }).map(parts => parts.join(''));
+
+test('any text: passages have all but white space, once and in order, none is too long, no pair is cut', () => {
+  const inked = (/** @type {string} */ text) => text.replace(/\s+/g, '');
+  fc.assert(fc.property(texts, text => {
+    let at = 0, all = '';
+    for (const { start, end } of passagesOf(text)) {
+      const part = text.slice(start, end);
+      assert.ok(start >= at && end > start && part === part.trim());
+      const long = bytes(part.replace(/\p{Cs}/gu, 'ab'));   // half of a pair counts as two bytes
+      assert.ok(long <= 900, `${long} bytes`);
+      if (part.length > 1) assert.equal(/^[\udc00-\udfff]/.test(part) && /[\ud800-\udbff]$/.test(all), false);
+      all += part;
+      at = end;
+    }
+    assert.equal(inked(all), inked(text));
+  }), { seed: 1, numRuns: process.env.WHOLE ? 20000 : 300 });
 });

@@ -88,7 +88,7 @@ test('loads on a busy machine have the same precision and give the same tokens',
 });
 
 test('if the relaxed module does not load, the plain one runs, and a warning says which and why', () => {
-  const { module, warnings, logits } = JSON.parse(execFileSync(process.execPath, [...withRelaxed,
+  const { module, warnings, logits, plan } = JSON.parse(execFileSync(process.execPath, [...withRelaxed,
     '--input-type=module', '-e', `
     import { platform } from '${root}web/node/platform.js';
     import { createPlumb } from '${root}web/api/plumb.js';
@@ -101,11 +101,12 @@ test('if the relaxed module does not load, the plain one runs, and a warning say
     });
     const model = await plumb.load(${JSON.stringify(realPath)}, { threads: 1 });
     const logits = [await model.feed(${JSON.stringify(ids)}), await model.step(${ids[0]})].map(row => [...row]);
-    console.log(JSON.stringify({ module: (await model.info()).module, warnings: model.warnings, logits }));
+    const plan = await plumb.preflight(${JSON.stringify(realPath)}, { threads: 1, measure: false });
+    console.log(JSON.stringify({ module: (await model.info()).module, warnings: model.warnings, logits, plan }));
     await model.close();`], { maxBuffer: 1 << 28, encoding: 'utf8' }));
+  const message = 'plumb runs instead of plumb-relaxed: https://a.site/plumb-relaxed.wasm: gone';
   assert.equal(module, 'plumb');
-  assert.deepEqual(warnings, [{
-    code: 'module', message: 'plumb runs instead of plumb-relaxed: https://a.site/plumb-relaxed.wasm: gone',
-  }]);
+  assert.deepEqual(warnings, [{ code: 'module', message }]);
+  assert.deepEqual([plan.module, plan.moduleNote], ['plumb', message]);
   assert.deepEqual(logits, plain.exact16.logits);
 });

@@ -202,7 +202,7 @@ test('more requests than fit into the queue are refused; a stop waits for the an
 });
 
 /** How often each client asks: the whole test takes some minutes. */
-const ROUNDS = process.env.WHOLE ? 63 : 6, WARM = process.env.WHOLE ? 13 : 2, CLIENTS = 16;
+const ROUNDS = process.env.WHOLE ? 63 : 3, WARM = process.env.WHOLE ? 13 : 2, CLIENTS = 16;
 
 test(`${CLIENTS} clients, many of them bad ones, get no wrong answer, and leave nothing behind`, async t => {
   const model = await Plumb.load(realPath, { threads: 1 });

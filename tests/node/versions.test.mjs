@@ -37,14 +37,14 @@ function written(seed, steps = 60) {
   return { conversation, texts: texts.sort() };
 }
 
-test('whatever is edited, answered again and turned, all texts are there, also after an export and an import', () => {
+test('whatever is edited, answered again and turned, all texts are there, also after an import', async () => {
   for (let seed = 0; seed < 300; seed++) {
     const { conversation, texts } = written(seed);
     assert.deepEqual(all(conversation.messages), texts, `seed ${seed}`);
-    const { fresh: [again], refused } = fromJson(toJson([conversation]), []);
+    const { fresh: [again], refused } = await fromJson(toJson([conversation]), []);
     assert.equal(refused, 0);
     assert.deepEqual(again.messages, conversation.messages, `seed ${seed}`);
-    const { fresh, known } = fromJson(toJson([conversation]), [again]);
+    const { fresh, known } = await fromJson(toJson([conversation]), [again]);
     assert.deepEqual([fresh.length, known], [0, [again]], 'it is there already');
   }
 });
@@ -68,6 +68,8 @@ test('an answer without text is no version', () => {
   const messages = [{ role: 'user', content: 'a' }, { role: 'assistant', content: '' }];
   assert.equal(setAside(messages, 1), undefined);
   assert.equal(messages.length, 1);
+  messages.push({ role: 'assistant', content: '', steps: [{ calls: [] }] });
+  assert.equal(setAside(messages, 1).before.length, 1, 'calls of tools are kept');
 });
 
 test('the search finds words of other versions; Markdown has the shown one and says which it is', () => {
@@ -78,29 +80,29 @@ test('the search finds words of other versions; Markdown has the shown one and s
   assert.match(toMarkdown(conversation), /## Model \(version 2 of 2\)\n\notter/);
 });
 
-test('an import that has a version more than the conversation here is not taken for the same', () => {
+test('an import that has a version more than the conversation here is not taken for the same', async () => {
   const { conversation } = written(7), here = structuredClone(conversation);
   const { messages } = conversation, role = 'assistant', index = messages.findLastIndex(one => one.role === role);
   messages.push({ role, content: 'one more', versions: setAside(messages, index) });
-  assert.equal(fromJson(toJson([conversation]), [here]).fresh.length, 1);
-  assert.equal(fromJson(toJson([here]), [conversation]).known.length, 1);
+  assert.equal((await fromJson(toJson([conversation]), [here])).fresh.length, 1);
+  assert.equal((await fromJson(toJson([here]), [conversation])).known.length, 1);
 });
 
-test('versions that are none, or nested without end, do no harm', () => {
+test('versions that are none, or nested without end, do no harm', async () => {
   const good = { role: 'assistant', content: 'b' };
-  const read = versions => fromJson(JSON.stringify({ conversations: [{ id: 'x', title: 't', messages: [
-    { role: 'user', content: 'a' }, { ...good, versions }] }] }), []).fresh[0].messages[1].versions;
+  const read = async versions => (await fromJson(JSON.stringify({ conversations: [{ id: 'x', title: 't', messages: [
+    { role: 'user', content: 'a' }, { ...good, versions }] }] }), [])).fresh[0].messages[1].versions;
   for (const versions of [null, 7, 'x', [], { before: 7 }, { before: [7, null, [], [7], [{ role: 'assistant' }]] },
     { after: [[{ role: 'user', content: 'a question in the place of an answer' }]] },
-    { before: { length: 1e9 } }]) assert.equal(read(versions), undefined, JSON.stringify(versions));
-  assert.deepEqual(read({ before: [[{ ...good, versions: { before: [[good]] } }]], after: [[{ role: 'root' }]] }),
+    { before: { length: 1e9 } }]) assert.equal(await read(versions), undefined, JSON.stringify(versions));
+  assert.deepEqual(await read({ before: [[{ ...good, versions: { before: [[good]] } }]], after: [[{ role: 'root' }]] }),
     { before: [[good]], after: [] }, 'the versions of a first message are beside it');
   let text = '[]';
   for (let i = 0; i < 3000; i++) {
     text = `[[{"role":"user","content":"q"},{"role":"assistant","content":"b","versions":{"before":${text}}}]]`;
   }
   text = `{"conversations":[{"id":"x","messages":[{"role":"user","content":"q","versions":{"before":${text}}}]}]}`;
-  const { fresh: [deep] } = fromJson(text, []);
+  const { fresh: [deep] } = await fromJson(text, []);
   structuredClone(deep);
   assert.ok(everyMessage(deep.messages).length < 1000);
 });

@@ -43,7 +43,7 @@ MODELS = {
 TOKENS, N_PROMPT = [1, 271, 30, 94, 150, 61, 233, 88, 190, 42], 6
 REQUIRED = {"whole": 0.85, "8 values": 0.60, "whole, int8": 0.85, "8 values, int8": 0.60}
 MOST_WRONG = 0.01
-CHECKED, N_CHECK = ("llama", "qwen2", "Q4_1"), 14
+CHECKED, N_CHECK = ("llama", "qwen2", "Q4_1"), 9
 
 
 class Case:

@@ -21,6 +21,7 @@ test('the tarball has the code, types, licences and documentation, and is at mos
   const expected = [
     /^package\.json$/, /^README\.md$/, /^LICENSE$/, /^docs\/api\.md$/,
     /^(index|openai|fetch|ai|prompt-api|sw)\.js$/, /^chat\/([a-z]+\/)?[a-z-]+\.(js|css|html|svg)$/,
+    /^examples\/([a-z]+\/)*[a-z-]+\.(js|css|html|json|gguf)$/,
     /^(base|loader|engine|answers|openai|serving|command|api|browser|node|cli|site)\/[a-z-]+\.m?js$/,
     /^dist\/plumb(-mt|-relaxed|-mt-relaxed|-grammar|-template|-trace|-cli)?\.wasm$/,
     /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,

@@ -1,23 +1,34 @@
 /** The examples of the package's README, and those of the repository's README that are marked.  The mark is the comment
  * before an example and says where it runs:
  *
- *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->  <!-- run: next -->, a file of a Next.js project
+ *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->
+ *   <!-- run: vue -->   <!-- run: extension manifest.json -->, a file of a recipe: its first line is a comment with the
+ *                       name of the file, or the mark has the name
+ *   <!-- types: electron -->, the same, but it is not run
  *
  * Examples of pages (html) run in a browser.  One that uses `model` without loading it continues the first example.  */
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { root } from './helpers.mjs';
+
+/** Marks of recipes. */
+export const RECIPES = ['next', 'vue', 'svelte', 'electron', 'extension', 'serviceworker', 'runtimes'];
 
 const PRELUDE = `import { Plumb, PlumbError } from 'plumb-llm';
 const model = await Plumb.load('models/SmolLM2-135M-Instruct.Q4_1.gguf');
 `;
 
-/** @param {string} file  @returns {{file: string, line: number, mark?: string, language: string, code: string}[]} */
+/** name: that of a file of a recipe.
+ * @param {string} file
+ * @returns {{file: string, line: number, mark?: string, name?: string, language: string, code: string}[]} */
 function examplesOf(file) {
   const text = readFileSync(`${root}${file}`, 'utf8');
-  return [...text.matchAll(/(?:<!-- run: (\w+) -->\n)?^```(\w+)\n(.*?)^```$/gms)]
-    .map(({ 1: mark, 2: language, 3: code, index }) => ({
+  return [...text.matchAll(/(?:<!-- (?:run|types): (\w+)(?: (\S+))? -->\n)?^```(\w+)\n(.*?)^```$/gms)]
+    .map(({ 1: mark, 2: name, 3: language, 4: code, index }) => ({
       file, line: text.slice(0, index).split('\n').length, mark, language,
-      code: /\bmodel\.(?!gguf)/.test(code) && !/ model = /.test(code) && language === 'js' ? PRELUDE + code : code,
+      name: name ?? /^(?:\/\/|<!--) ([\w./-]+)/.exec(code)?.[1],
+      code: /\bmodel\.(?!gguf)/.test(code) && !/ model = /.test(code) && language === 'js' && !RECIPES.includes(mark)
+        ? PRELUDE + code : code,
     }));
 }
 export const examples = [...examplesOf('web/README.md'), ...examplesOf('README.md').filter(({ mark }) => mark)];
@@ -25,6 +36,17 @@ export const examples = [...examplesOf('web/README.md'), ...examplesOf('README.m
 /** The examples that run in a place. @param {string} place @param {string} [language] */
 export const examplesFor = (place, language = 'js') =>
   examples.filter(one => one.language === language && (one.mark === place || one.mark === 'both'));
+
+/** Writes the files of a recipe into a folder. @param {string} recipe @param {string} folder
+ * @returns {string[]} their names */
+export function writeRecipe(recipe, folder) {
+  return examples.filter(({ mark }) => mark === recipe).map(({ line, name, code }) => {
+    if (name === undefined) throw new Error(`web/README.md, line ${line}: the example does not name its file`);
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), code);
+    return name;
+  });
+}
 
 /** The expected output of an example, by a word in its code.  A page prints objects in short form. */
 const expected = [

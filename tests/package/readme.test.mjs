@@ -5,7 +5,7 @@ import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { project, root } from './helpers.mjs';
-import { examples, examplesFor, expectedOf } from './readme.mjs';
+import { examples, examplesFor, expectedOf, RECIPES } from './readme.mjs';
 
 let folder;
 before(() => {
@@ -14,7 +14,7 @@ before(() => {
 });
 
 test('every JavaScript example and every page says where it runs', () => {
-  const places = { js: ['node', 'browser', 'both', 'next'], html: ['browser'] };
+  const places = { js: ['node', 'browser', 'both', ...RECIPES], html: ['browser', ...RECIPES] };
   const unmarked = examples.filter(({ language, mark }) => places[language] && !places[language].includes(mark));
   assert.deepEqual(unmarked.map(({ line }) => line), []);
   // Counts them independently, in case the pattern misses some.

@@ -65,7 +65,7 @@ N_PAIR = 20
 ROUNDING = {"whole_8bit": "whole", "l_out8_8bit": "l_out8"}
 # What --check draws: one of so many mistakes, mistakes of the engine that rounds, models without a mistake, and so many
 # pairs.  `make prove` tries them all.
-SAMPLE = {"singles": 9, "rounding": 27, "right": 8}
+SAMPLE = {"singles": 27, "rounding": 81, "right": 16}
 N_PAIR_CHECKED = 4
 # It shows only in longer texts, as Llama 4's chunks have 8,192 tokens; tests/known_test.c makes it in shorter ones.
 LONG = "window.kind=sliding"

@@ -1,6 +1,6 @@
 /* `make release` calls this when everything is built.  It copies the files of a release to build/release under the
  * names of the version, packs the site, writes the parts list, the licences and the checksums, and prints a table of
- * the files and of where their programs were started.
+ * the files and of where their programs were started.  It fails if one could not be, unless UNSTARTED=1 allows it.
  *
  *   node tools/release/release.mjs MODEL   MODEL: the file that the programs answer a prompt with */
 import { execFileSync } from 'node:child_process';

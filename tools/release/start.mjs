@@ -61,7 +61,10 @@ export function start(system, program, model, native) {
   const wanted = answers([native], model);
   return WAYS[system].map(({ where, needs, run }) => {
     const tool = needs && installed(needs);
-    if (needs && !tool) return { where: `not started: no ${needs[0]}`, same: undefined };
+    if (needs && !tool) {
+      return process.env.UNSTARTED ? { where: `not started: no ${needs[0]}`, same: undefined }
+        : { where, same: false, why: `not started, since there is no ${needs[0]}; UNSTARTED=1 allows that` };
+    }
     try {
       const found = run(resolve(program), resolve(model), tool ?? '');
       const same = JSON.stringify(found) === JSON.stringify(wanted);

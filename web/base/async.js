@@ -18,6 +18,19 @@ export const yieldToEventLoop = typeof setImmediate === 'function' ? () => new P
     });
   })();
 
+/** The values of a list, for work that takes long in all: when a task has worked for some milliseconds, the next value
+ * comes in another task. @template T @param {Iterable<T>} values @returns {AsyncGenerator<T, void, void>} */
+export async function* inSlices(values) {
+  let end = performance.now() + 8;
+  for (const value of values) {
+    if (performance.now() > end) {
+      await yieldToEventLoop();
+      end = performance.now() + 8;
+    }
+    yield value;
+  }
+}
+
 /** Calls a function with the reason when a signal is aborted, or at once if it is.
  * @param {AbortSignal | undefined} signal @param {(reason: any) => void} call @returns {() => void}  stops waiting */
 export function onAbort(signal, call) {

@@ -40,9 +40,10 @@ export const paragraph = (text, className = 'figures') => make('p', { className 
 export const problem = ({ title, advice, detail }, ...more) => make('div', { className: 'problem' },
   make('p', {}, `${title}. ${advice}`), ...detail ? [paragraph(detail)] : [], ...more);
 
-/** Moves the focus to the box in which the reader writes; not on a phone, whose keyboard would cover the text. */
+/** Moves the focus to the box in which the reader writes, if the page has one; not on a phone, whose keyboard would
+ * cover the text. */
 export function focusPrompt() {
-  if (matchMedia('(pointer: fine)').matches) element('prompt', 'textarea').focus({ preventScroll: true });
+  if (matchMedia('(pointer: fine)').matches) element('prompt', 'textarea')?.focus({ preventScroll: true });
 }
 
 /** Shows a sentence below those that are still shown.  With an action, it stays until the action is taken or it is
@@ -139,7 +140,7 @@ const LONGEST_NAME = 80;
 /** A name from a file or a server as the page shows it: in one line, without characters that change the direction of
  * what follows or cannot be seen, and not too long. @param {unknown} name */
 export function tidy(name) {
-  const text = String(name).slice(0, 4 * LONGEST_NAME).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ').trim();
+  const text = String(name).slice(0, 4 * LONGEST_NAME).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{DI}\s]+/gu, ' ').trim();
   return text.length > LONGEST_NAME ? `${text.slice(0, LONGEST_NAME - 1)}…` : text;
 }
 

@@ -7,7 +7,7 @@ import { Chips } from './conversation/chips.js';
 import { ContextMeter } from './conversation/context-meter.js';
 import { ConversationList } from './conversation/conversation-list.js';
 import { newConversation, openStore } from './conversation/conversation-store.js';
-import { announce, element, focusPrompt, nameOf, problem, recall, remember, toast } from './dom.js';
+import { announce, element, focusPrompt, make, nameOf, problem, recall, remember, toast } from './dom.js';
 import { acceptDrops } from './drop.js';
 import { Attachments } from './documents/attachments.js';
 import { withDocuments } from './documents/given.js';
@@ -21,6 +21,7 @@ import { SavedStates } from './conversation/saved-states.js';
 import { setAside, turn } from './conversation/versions.js';
 import { Settings } from './settings.js';
 import { createSettingsDialog } from './settings-dialog.js';
+import { messagesOf } from './tools/kept.js';
 import { helpWithWriting } from './writing/writing.js';
 
 const UNSAVED = 'Not saved: the browser cannot store it. Export what you want to keep.';
@@ -50,6 +51,10 @@ const state = {
   otherTabShown: false,
   /** @type {Promise<typeof import('./inspect/inspect.js')> | undefined} */
   inspector: undefined,
+  /** Reads an answer aloud, if the reader wants that. @type {((item: HTMLElement) => void) | undefined} */
+  aloud: undefined,
+  /** Ends reading aloud. @type {(() => void) | undefined} */
+  stopReading: undefined,
   /** The box in which texts are compared, once there was a model for it.
    * @type {typeof import('./inspect/compare.js') | undefined} */
   comparison: undefined,
@@ -64,6 +69,7 @@ createSettingsDialog(settings, changed => {
   if (changed && state.model !== 'failed' && loader.source) void loader.load(loader.source);
   else void meter.measure();
   chips.show();
+  void showVoice();
 }, trainedContext);
 const attachments = new Attachments(canSend);
 const loader = new Loader(settings.loading, now => {
@@ -78,7 +84,7 @@ const loader = new Loader(settings.loading, now => {
 });
 const meter = new ContextMeter({
   model: () => comparesTexts() ? undefined : loader.model, busy, system,
-  conversation: () => prompt(state.conversation.messages),
+  conversation: () => prompt(state.conversation.messages), told, hasTools: () => chosenTools() !== undefined,
 }, fits => {
   state.fits = fits;
   canSend();
@@ -108,7 +114,9 @@ createPanel('inspect', 'open-inspect', open => {
 const loading = isolate().catch(() => {}).then(() => models.start());
 // The Markdown library takes 20 ms to start, and the page takes longer.  The model loads meanwhile.
 const { MessageList } = await import('./conversation/message-list.js');
-const list = new MessageList({ edit, regenerate, turn: turnTo, continueAnswer, openDocument, busy });
+const list = new MessageList({
+  edit, regenerate, turn: turnTo, continueAnswer, openDocument, busy, aloud: () => state.aloud,
+});
 const store = await openStore({
   removed: id => states.remove(id),
   saving(saved) {
@@ -137,6 +145,7 @@ const chats = new ConversationList(store, {
 });
 helpWithWriting({ all: () => store.list(), current: () => state.conversation, choose });
 choose(store.get(recall('chat')));
+void showVoice();
 void loading.then(keepPage);
 
 // ---- the model ----
@@ -201,8 +210,21 @@ function trainedContext() {
  * @returns {import('../api/plumb.js').Message[]} */
 function prompt(messages) {
   const kept = messages.filter(({ problem }, i) => !problem && !messages[i + 1]?.problem);
-  return [...system(), ...kept.map(message => ({ role: message.role, content: withDocuments(message),
-    ...message.reasoning && { reasoning_content: message.reasoning } }))];
+  return [...system(), ...kept.flatMap(message => [...messagesOf(message),
+    ...message.steps && !message.content ? [] : [{ role: message.role, content: withDocuments(message),
+      ...message.reasoning && { reasoning_content: message.reasoning } }]])];
+}
+
+/** The tools that the conversation has on; undefined: none, or a schema binds its answers. */
+function chosenTools() {
+  const { tools } = state.conversation, n = (tools?.on.length ?? 0) + (tools?.servers.length ?? 0);
+  return n > 0 && settings.schema() === undefined ? tools : undefined;
+}
+
+/** What the model is told of them. */
+async function told() {
+  const tools = chosenTools();
+  return tools && { tools: (await import('./tools/toolset.js')).toldTools(tools) };
 }
 
 /** The system message, if the settings have one, or a schema that it tells the model.
@@ -215,6 +237,7 @@ function system() {
 /** @param {import('./conversation/conversation-store.js').Conversation} [chosen]  undefined: a new one */
 function choose(chosen) {
   stop();
+  state.stopReading?.();
   state.dismissOtherTab();
   state.otherTabShown = false;
   state.conversation = chosen ?? newConversation();
@@ -294,6 +317,7 @@ function regenerate(index) {
  * @param {number} index */
 function replace(index) {
   state.again = undefined;
+  state.stopReading?.();
   list.cut(index);
   return setAside(state.conversation.messages, index);
 }
@@ -303,6 +327,7 @@ function turnTo(index, step) {
   const chat = state.conversation;
   if (state.running) return;
   [state.waiting, state.again] = [false, undefined];
+  state.stopReading?.();
   turn(chat.messages, index, step);
   list.showFrom(index);
   void store.put(chat);
@@ -337,8 +362,10 @@ async function answer(open) {
   keepModel(state.conversation);
   chips.show();
   const { conversation: chat, again } = state, versions = again === undefined ? undefined : replace(again);
+  const tools = chosenTools();
   const answering = state.running = new Answering({
     model, chat, open, versions, settings, prompt, prepare: open ? undefined : preparation(chat, model),
+    tools: tools && (async hooks => (await import('./tools/toolset.js')).runnable(tools, hooks)),
     tokens, list, states, save: () => save(chat),
     status: text => { if (state.running === answering) page.status.textContent = text; },
   });
@@ -372,6 +399,23 @@ function preparation({ messages }, model) {
   };
 }
 
+/** Offers what the settings say of voice. */
+async function showVoice() {
+  const { dictation, aloud } = settings.values, wasOffered = state.aloud !== undefined;
+  try {
+    if (dictation !== 'off' || document.getElementById('dictate')) {
+      (await import('./voice/dictation.js')).offerDictation(dictation);
+    }
+    const { readAloud, stopReading } = aloud === 'on' || wasOffered ? await import('./voice/reading-aloud.js') : {};
+    state.aloud = aloud === 'on' ? readAloud : undefined;
+    state.stopReading = stopReading;
+    if (!state.aloud) stopReading?.();
+  } catch {
+    return toast('The functions of voice could not be loaded. Reload the page.');
+  }
+  if (wasOffered !== (state.aloud !== undefined) && !state.running) list.show(state.conversation.messages);
+}
+
 /** @param {string} digest @param {import('./documents/stored.js').Place} [place] */
 async function openDocument(digest, place) {
   const { showDocument } = await import('./documents/viewer.js');
@@ -403,7 +447,7 @@ function subject() {
   if (!message) return { model, source, embeds: false };
   const asked = prompt(messages.slice(0, index + 1));
   return { model, source, embeds: false, tokens: tokens.get(message),
-    ids: () => model.tokenizeChat(asked, { addGenerationPrompt: false }) };
+    ids: async () => model.tokenizeChat(asked, { addGenerationPrompt: false, ...await told() }) };
 }
 
 // ---- the page's states ----
@@ -412,6 +456,7 @@ function show() {
   document.body.dataset.state = state.running ? 'answering' : state.model;
   page.compare.inert = state.model !== 'ready' && page.compare.childElementCount > 0;
   page.welcome.hidden = page.log.childElementCount > 0;
+  element('better', 'p').hidden = loader.source !== OFFERED[0].url;
   element('log-title', 'h2').hidden = !page.welcome.hidden;
   page.stop.hidden = !state.running;
   page.send.hidden = Boolean(state.running);
@@ -429,7 +474,7 @@ page.prompt.addEventListener('input', canSend);
 page.prompt.addEventListener('keydown', event => {
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.defaultPrevented) return;
   event.preventDefault();
-  void send();
+  element('composer', 'form').requestSubmit();
 });
 element('composer', 'form').addEventListener('submit', event => {
   event.preventDefault();
@@ -452,6 +497,9 @@ page.newChat.addEventListener('click', () => {
   side.closeIfCovering();
   page.prompt.focus();
 });
+element('better', 'p').append('This model answers in the first second, and knows little. ', make('button', {
+  type: 'button', className: 'link', onclick: () => models.chooseOffered(1),
+}, `Load ${OFFERED[1].name}`), ` ${OFFERED[1].about}.`);
 element('ideas', 'ul').addEventListener('click', event => {
   if (event.target instanceof HTMLButtonElement) ask(event.target.textContent ?? '');
 });

@@ -51,6 +51,11 @@ export const SETTINGS = {
       + 'multiplications alone are 1.1 to 1.7 times as fast. It is no faster on others: on a Zen 4 prompts and '
       + 'answers are 0.8 to 1.1 times as fast. It costs accuracy: at 2 or 3 of 100 positions another token becomes '
       + 'the likeliest.' },
+  dictation: { group: 'Voice', label: 'Dictation', hint: 'A microphone beside the message box writes what you say',
+    value: 'off', choices: { off: 'Off', local: 'Recognized on this machine',
+      service: 'Recognized by the browser’s service, which gets your voice' } },
+  aloud: { group: 'Voice', label: 'Read answers aloud',
+    hint: 'A button below each answer; the voice is one of this machine', value: 'off', toggle: 'on' },
   theme: { group: 'Appearance', label: 'Colours', hint: '', value: 'system',
     choices: { system: 'Same as the system', light: 'Light', dark: 'Dark' } },
 };

@@ -109,7 +109,7 @@ export async function preflight(files, values) {
         fits ? '' : '; not enough memory'}`] : [],
       ...speed ? [`prefill about ${speed.prefill.toFixed(0)} tokens/s, ${speed.decode === undefined ? ''
         : `decode ${speed.decode.toFixed(0)} tokens/s, `}${plan.threads} thread${plan.threads === 1 ? '' : 's'}`] : [],
-      ...plan.threadsNote ? [plan.threadsNote] : [],
+      ...[plan.threadsNote, plan.moduleNote].filter(note => note !== undefined),
       ...plan.pooling === 'rank' ? ['a reranker: it scores how well texts answer a query']
         : plan.hasLogits === false ? [`computes embeddings of ${plan.dimensions} elements, and no text; pooling: ${
           plan.pooling}`]

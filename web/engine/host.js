@@ -388,7 +388,8 @@ const opening = (host, platform) => ({
         try {
           const engine = await hosted.create(variant, call.signal);
           const enableThreads = () => hosted.enableThreads(variant);
-          return await preflight({ engine, memoryLimit: hosted.limit, enableThreads, platform, call }, args);
+          return await preflight({ engine, memoryLimit: hosted.limit, enableThreads, variant, platform, call },
+            args);
         } catch (thrown) {
           const error = hosted.asMemoryError(thrown);   // while there is an engine whose memory it can count
           if (!(error instanceof StartOver)) throw error;

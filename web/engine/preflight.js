@@ -31,6 +31,8 @@ import { INITIAL, PAGE } from './instance.js';
  * @property {boolean} [fits]  whether a module can have that memory here; undefined if it is not supported
  * @property {number} threads  how many would compute; 1 if no session could be opened
  * @property {string} [threadsNote]  why there are fewer than requested
+ * @property {string} module  the variant of the module that would compute, such as plumb-mt-relaxed
+ * @property {string} [moduleNote]  why it is not the fastest one, although this host can run that
  * @property {{decode?: number, prefill: number}} [speed]  expected tokens per second with these threads: decode for
  *   answers, prefill for prompts and texts to embed; undefined if it was not requested, or the model does not fit or is
  *   not supported; decode is undefined if the model only computes embeddings */
@@ -57,6 +59,7 @@ const MEASURE = 500, PROMPT = 64;
  * @property {number} memoryLimit  bytes that its memory may grow to
  * @property {() => Promise<string | undefined>} enableThreads  lets its threads serve; resolves to the reason if they
  *   do not
+ * @property {import('./variant.js').Variant} variant  the module of the engine
  * @property {import('../loader/source.js').Platform} platform
  * @property {import('../base/protocol.js').Call} call */
 
@@ -66,9 +69,10 @@ const MEASURE = 500, PROMPT = 64;
 /** @param {Work} work @param {PreflightArgs} args
  * @returns {Promise<Preflight>} */
 export async function preflight(work, args) {
-  const { engine, memoryLimit, enableThreads, platform, call } = work;
+  const { engine, memoryLimit, enableThreads, variant, platform, call } = work;
   /** @type {Preflight} */
-  const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1 };
+  const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1, module: variant.name,
+    moduleNote: variant.slower };
   let room = { fits: false, canRun: false };
   /** check verifies the copy whose bytes the engine got last, if there is one.  readHeaders sets it. */
   const copy = { check: async () => {} };

@@ -17,7 +17,8 @@ export class Metrics {
   #delays = monitorEventLoopDelay({ resolution: RESOLUTION });
   #totals = { prompt: 0, reused: 0, generated: 0, prefill: 0, decode: 0 };
 
-  constructor() { this.#delays.enable(); }
+  /** Watches the event loop from now on. */
+  begin() { this.#delays.enable(); }
 
   /** @param {string} path @param {number} status @param {number} seconds */
   request(path, status, seconds) {

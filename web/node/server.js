@@ -65,10 +65,13 @@ export async function startServer(handler, { host = '127.0.0.1', port = 0, log =
       refuse(response, failure, path);
     }
   });
+  // What Node loads and compiles for a first request is there before anybody waits for it.
+  await (await handler(new Request('http://localhost/v1/chat/completions', { method: 'POST', body: '{}' }))).text();
   await new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, host, () => resolve(undefined));
   });
+  metrics.begin();
   const { port: bound } = /** @type {import('node:net').AddressInfo} */ (server.address());
   return {
     url: `http://${isIP(host) === 6 ? `[${host}]` : host}:${bound}`,

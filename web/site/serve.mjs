@@ -17,7 +17,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { isLocalName } from '../node/local-names.js';
 import { ABSENT, ModelFetches } from './model-fetches.mjs';
-import { isPageFile, serviceWorker } from './page-files.mjs';
+import { isPageFile, policyOf, serviceWorker } from './page-files.mjs';
 
 /** @type {Record<string, string>} */
 const TYPES = {
@@ -112,7 +112,9 @@ async function answer(request, response, site) {
   }
   const etag = `"${size.toString(36)}-${Math.trunc(mtimeMs).toString(36)}"`;
   const type = TYPES[extname(file)] ?? 'application/octet-stream';
-  const headers = { ...site.headers, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type };
+  const policy = policyOf(path);
+  const headers = { ...site.headers, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type,
+    ...policy && { 'Content-Security-Policy': policy } };
   if (request.headers['if-none-match'] === etag) {
     response.writeHead(304, headers);
     response.end();

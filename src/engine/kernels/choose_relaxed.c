@@ -150,6 +150,7 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s) {
     bool relaxed = precision == PLUMB_PRECISION_FAST8 || relaxed_is_faster(s);
     kernels_init(k, relaxed && !s->wrong ? KERNELS_RELAXED : KERNELS_SIMD128, precision);
+    k->needs_bytes = true;   /* whichever was faster: the size of a session depends on no measurement */
 }
 
 #else

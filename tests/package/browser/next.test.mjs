@@ -5,14 +5,14 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { Plumb } from '../../../web/node/index.js';
 import { launchChrome } from '../../hosts/chrome.mjs';
 import { prompts, realPath } from '../../node/helpers.mjs';
 import { project, root } from '../helpers.mjs';
-import { examples } from '../readme.mjs';
+import { writeRecipe } from '../readme.mjs';
 
 const { messages, f32: { ids, first_end: end } } = prompts.find(({ name }) => name === 'chat');
 // Prevents a warning on CI that builds are not cached.
@@ -27,16 +27,10 @@ before(async () => {
   folder = project();
   // A copy, because Turbopack reads no file outside the project's folder, not even through a link.
   const modules = `${root}tests/package/bundlers/node_modules`;
-  for (const name of readdirSync(modules).filter(name => !/^\.|vite|rollup|esbuild/.test(name))) {
+  for (const name of readdirSync(modules).filter(name => !/^\.|vite|rollup|esbuild|vue|svelte|electron/.test(name))) {
     cpSync(join(modules, name), join(folder, 'node_modules', name), { recursive: true });
   }
-  const files = examples.filter(({ mark }) => mark === 'next');
-  assert.equal(files.length, 3);
-  for (const { code } of files) {
-    const file = join(folder, /^\/\/ (\S+)\n/.exec(code)?.[1] ?? assert.fail('an example does not name its file'));
-    mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, code);
-  }
+  assert.equal(writeRecipe('next', folder).length, 3);
   writeFileSync(join(folder, 'app', 'layout.js'),
     'export default ({ children }) => <html lang="en"><body>{children}</body></html>;\n');
   mkdirSync(join(folder, 'public'));

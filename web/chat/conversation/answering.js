@@ -3,6 +3,7 @@ import { PlumbError } from '../../index.js';
 import { afterReasoning, continuation } from './continuation.js';
 import { count, dotted, toast } from '../dom.js';
 import { explain, ExplainedError } from '../explain.js';
+import { messagesOf } from '../tools/kept.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
  * @typedef {import('../inspect/inspect.js').Token} Token
@@ -18,6 +19,9 @@ import { explain, ExplainedError } from '../explain.js';
  * @property {(messages: Message[]) => ModelMessage[]} prompt  what the model is given of messages
  * @property {(signal: AbortSignal, status: (text: string) => void) => Promise<string | undefined>} [prepare]
  *   before the model is asked; returns what is said instead of asking it
+ * @property {(hooks: import('../tools/toolset.js').Hooks) =>
+ *   Promise<import('../tools/toolset.js').Runnable | undefined>} [tools]
+ *   that the model may call
  * @property {WeakMap<Message, Token[]>} tokens  gets those of the answer
  * @property {import('./message-list.js').MessageList} list
  * @property {() => void} save  saves the conversation
@@ -30,6 +34,8 @@ const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;
 const ALTERNATIVES = 5;
 /** How many tokens an answer must have to tell how fast the model is. */
 const MEASURED = 8;
+/** What an answer in words may be, but not a call that is written as text: it begins with none of these characters. */
+const WORDS = '[^\\s{\\[<`"][^]*';
 /** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
 const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 /** Errors of a schema: it is not one, or has keywords that cannot be kept. */
@@ -45,6 +51,14 @@ export class Answering {
   #sampling;
   #schema;
   #view;
+  /** The part of the answer whose calls have no results yet. @type {import('../tools/kept.js').Step | undefined} */
+  #step;
+  /** How many answers the model has given, and may give, with tools. @type {{of: number, most: number} | undefined} */
+  #steps;
+  /** @type {import('../tools/toolset.js').Runnable['placeOf']} */
+  #placeOf = () => undefined;
+  /** How a run with tools has ended. @type {'stop' | 'length' | 'abort' | 'maxSteps' | undefined} */
+  #finish;
   /** @type {Token[]} */
   #seen;
   /** How many tokens were there before. */
@@ -91,8 +105,9 @@ export class Answering {
   }
 
   async #grow() {
-    const { save, status, states, chat: { messages }, prompt, prepare } = this.question;
+    const { save, states, chat: { messages }, prompt, prepare } = this.question;
     const message = this.#message, seen = this.#seen, before = messages.slice(0, messages.indexOf(message));
+    const status = (/** @type {string} */ text) => this.#status(text);
     const instead = await prepare?.(this.#controller.signal, status);
     if (instead !== undefined) {
       delete message.figures;
@@ -100,7 +115,7 @@ export class Answering {
       message.content = instead;
       return this.#view.push(instead);
     }
-    this.#messages = prompt(before);
+    this.#messages = [...prompt(before), ...messagesOf(message)];
     let first = 0, counted = 0, shownAt = 0, savedAt = performance.now();
     const { pieces, trimmed, chat, stats: lastStats } = await this.#ask();
     for await (const piece of pieces) {
@@ -120,16 +135,24 @@ export class Answering {
     }
     const stats = lastStats();
     if (!stats) return;
-    const tokens = (this.#known.cut?.tokens ?? 0) + stats.tokens;
-    message.figures = summary({ ...stats, tokens }, trimmed());
+    const reason = this.#finish ?? stats.finishReason;
+    const tokens = (this.#known.cut?.tokens ?? 0) + (this.#steps ? seen.length - this.#before : stats.tokens);
+    message.figures = summary({ ...stats, tokens }, trimmed(), reason === 'abort');
     delete message.cut;
-    if (stats.finishReason === 'abort') message.cut = { by: 'stop', tokens };
-    else if (stats.finishReason === 'length') {
+    if (reason === 'abort') message.cut = { by: 'stop', tokens };
+    else if (reason === 'maxSteps') message.cut = { by: 'steps', tokens };
+    else if (reason === 'length') {
       message.cut = { by: stats.tokens === this.#sampling.maxTokens ? 'limit' : 'context', tokens };
     }
     this.used = stats.promptTokens + stats.tokens;
     if (stats.tokens >= MEASURED) this.speed = stats.decodeRate;
     if (chat) states.keep(this.question.chat.id, chat, this.used);
+  }
+
+  /** Shows what the model does, and at which step it is. @param {string} text */
+  #status(text) {
+    const { of, most } = this.#steps ?? {};
+    this.question.status(dotted([of !== undefined && `Step ${of} of at most ${most}`, text]));
   }
 
   /** Notes how many tokens there are, for an answer that is left. */
@@ -149,7 +172,7 @@ export class Answering {
       onToken: (/** @type {Token} */ token) => this.#seen.push(token),
       onPromptProgress: (/** @type {import('../../index.js').PromptProgress} */ progress) => this.#view.read(progress),
     };
-    if (open) {
+    if (open && !open.steps) {
       const { ids, trimmed, end } = await continuation(model, messages, open, sampling.maxTokens);
       const pieces = model.generate(ids, { ...own, ...end && { special: [end] } });
       return { pieces: afterReasoning(pieces, end, reasoning => this.#think(reasoning)), trimmed: () => trimmed,
@@ -159,16 +182,105 @@ export class Answering {
     const template = sampling.reasoningBudget === undefined && thinks ? {} : { enable_thinking: thinks };
     const chat = model.chat({ messages, contextEnd: 'trim' });
     await this.question.states.restore(this.question.chat.id, chat);
+    const about = { trimmed: () => chat.trimmed, chat, stats: () => chat.lastStats };
+    const onDelta = (/** @type {import('../../index.js').AnswerDelta} */ { reasoning }) =>
+      reasoning !== undefined && this.#think(reasoning);
+    const { contextLength } = await model.info();
+    const runnable = await this.question.tools?.({ contextLength, setState: (id, to) => {
+      this.#view.setState(id, to);
+      this.#status(to === 'asks' ? 'Waiting for your answer' : 'Waiting for a result');
+    } });
+    if (runnable) {
+      const { tools, most, placeOf } = runnable;
+      this.#steps = { of: 1, most };
+      this.#placeOf = placeOf;
+      const run = chat.run(question ?? '', { ...own, template, tools, maxSteps: most });
+      return { ...about, pieces: this.#inSteps(chat, run, { ...own, template, onDelta }) };
+    }
     const pieces = chat.send(question ?? '', {
-      ...own, template, ...schema !== undefined && { schema, showSchema: false, reasoningBudget: undefined },
-      onDelta: ({ reasoning }) => reasoning !== undefined && this.#think(reasoning),
+      ...own, template, ...schema !== undefined && { schema, showSchema: false, reasoningBudget: undefined }, onDelta,
     });
-    return { pieces, trimmed: () => chat.trimmed, chat, stats: () => chat.lastStats };
+    return { ...about, pieces };
+  }
+
+  /** The text behind the steps of a run.  Small models call a tool again and again instead of answering: one that
+   * repeats its last call is asked for words, without tools.
+   * @param {import('../../api/chat.js').Chat} chat @param {AsyncIterable<import('../../index.js').RunEvent>} run
+   * @param {import('../../index.js').SendOptions} options */
+  async *#inSteps(chat, run, options) {
+    if (!(yield* this.#written(run))) return;
+    const { messages } = chat, last = messages.findLastIndex(({ role }) => role === 'tool');
+    chat.rewind(last);
+    yield* chat.send(messages[last], { ...options, regex: WORDS });
+  }
+
+  /** Shows and keeps the steps of a run, and yields the text behind them.  Returns whether it ends because the model
+   * repeats its last call.
+   * @param {AsyncIterable<import('../../index.js').RunEvent>} events */
+  async *#written(events) {
+    for await (const { content, reasoning, call, result, finish } of events) {
+      if (reasoning) this.#think(reasoning);
+      else if (call) {
+        this.#addCall(call);
+        if (call.arguments && this.#dropRepeated()) return true;
+      } else if (result) this.#addResult(result);
+      else if (finish) this.#finish = finish.reason;
+      else if (content && this.#step) this.#step.content = (this.#step.content ?? '') + content;
+      else if (content) yield content;
+    }
+    return false;
+  }
+
+  /** Takes the last step away if it only repeats the one before, and its calls are of the page's own tools: those of
+   * servers may well be repeated, such as one for the next part of a list. */
+  #dropRepeated() {
+    const { steps = [] } = this.#message, textOf = (/** @type {import('../tools/kept.js').Step | undefined} */ step) =>
+      step?.calls.map(({ name, arguments: given }) => `${name} ${given}`).join('\n');
+    const last = steps[steps.length - 1];
+    const isOfServer = last?.calls.some(({ at }) => at !== undefined);
+    if (isOfServer || textOf(last) !== textOf(steps[steps.length - 2])) return false;
+    steps.pop();
+    this.#step = undefined;
+    this.#view.showSteps();
+    return true;
+  }
+
+  /** @param {NonNullable<import('../../index.js').RunEvent['call']>} call  a piece of it */
+  #addCall({ index, id = '', name = '', arguments: given }) {
+    const message = this.#message;
+    if (!this.#step) {
+      const { content, reasoning } = message;
+      this.#step = { ...reasoning && { reasoning }, ...content && { content }, calls: [] };
+      (message.steps ??= []).push(this.#step);
+      message.content = '';
+      delete message.reasoning;
+      this.#view.beginStep();
+    }
+    const { calls } = this.#step, at = this.#placeOf(name);
+    calls[index] ??= { id, name, arguments: '', ...at && { at } };
+    calls[index].arguments += given;
+    this.#view.showSteps();
+    if (given) this.question.save();
+  }
+
+  /** @param {NonNullable<import('../../index.js').RunEvent['result']>} result */
+  #addResult({ id, content, failed }) {
+    const calls = this.#step?.calls ?? [], call = calls.find(one => one.id === id && one.result === undefined);
+    if (!call) return;
+    call.result = content;
+    if (failed) call.failed = true;
+    if (calls.every(({ result }) => result !== undefined)) {
+      this.#step = undefined;
+      if (this.#steps) this.#steps.of = Math.min(this.#steps.of + 1, this.#steps.most);
+      this.#status('');
+    }
+    this.#view.showSteps();
+    this.question.save();
   }
 
   /** @param {string} reasoning */
   #think(reasoning) {
-    if (!this.#message.reasoning) this.question.status('Thinking');
+    if (!this.#message.reasoning) this.#status('Thinking');
     this.#message.reasoning = (this.#message.reasoning ?? '') + reasoning;
     this.#view.think(reasoning);
   }
@@ -203,10 +315,10 @@ export class Answering {
   }
 }
 
-/** @param {import('../../api/plumb.js').Stats} stats @param {number} trimmed */
-function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate, finishReason }, trimmed) {
+/** @param {import('../../api/plumb.js').Stats} stats @param {number} trimmed @param {boolean} isStopped */
+function summary({ tokens, decodeRate, promptTokens, reusedTokens, prefillRate }, trimmed, isStopped) {
   const read = promptTokens - reusedTokens;
   return dotted([count(tokens, 'token'), `${decodeRate.toFixed(1)} tokens/s`,
     `${read} read at ${prefillRate.toFixed(0)}/s`,
-    trimmed > 0 && `without the first ${count(trimmed, 'message')}`, finishReason === 'abort' && 'stopped']);
+    trimmed > 0 && `without the first ${count(trimmed, 'message')}`, isStopped && 'stopped']);
 }

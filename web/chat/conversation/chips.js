@@ -1,6 +1,6 @@
-/* What the open conversation has of its own, above the message box: its model, system prompt, schema and settings.
- * Each is a button that opens what it names.  If another model is loaded than the one that gave the last answer, the
- * page says so, and gives no answer before the reader has decided. */
+/* What the open conversation has of its own, above the message box: its model, system prompt, schema, tools and
+ * settings.  Each is a button that opens what it names.  If another model is loaded than the one that gave the last
+ * answer, the page says so, and gives no answer before the reader has decided. */
 import { count, element, make, toast } from '../dom.js';
 
 /** @typedef {import('./conversation-store.js').Conversation} Conversation */
@@ -30,9 +30,10 @@ export class Chips {
   }
 
   show() {
-    const { settings, current, loaded } = this.#page, { own = {} } = current();
+    const { settings, current, loaded } = this.#page, { own = {}, tools } = current();
     settings.own = own;
     const { system, schema, ...others } = own, n = Object.keys(others).length;
+    const nTools = (tools?.on.length ?? 0) + (tools?.servers.length ?? 0);
     const name = loaded() ?? current().model?.name;
     const chip = (/** @type {string} */ id, /** @type {string} */ label, /** @type {boolean} */ isSet,
       /** @type {() => void} */ open) => make('button', { type: 'button', id, 'data-set': String(isSet), onclick: open,
@@ -43,6 +44,7 @@ export class Chips {
       ...name ? [chip('chip-model', name, false, () => element('model', 'button').click())] : [],
       chip('chip-system', 'System prompt', settings.system() !== '', () => open('system')),
       chip('chip-schema', 'Schema', settings.schema() !== undefined, () => open('schema')),
+      chip('chip-tools', nTools > 0 ? `Tools (${nTools})` : 'Tools', nTools > 0, () => void this.#openTools()),
       chip('chip-own', n > 0 ? count(n, 'option') : 'Options', n > 0, () => open('temperature')));
     if (focused) /** @type {HTMLElement | null} */ (this.#row.querySelector(`#${focused}`))?.focus();
     this.#showOther();
@@ -66,10 +68,20 @@ export class Chips {
   async #open(setting) {
     const loaded = await import('./own-settings.js').catch(() => undefined);
     if (!loaded) return void toast('The settings could not be loaded. Reload the page.');
-    const { current, settings, changed } = this.#page, chat = current();
-    loaded.openOwnSettings({ chat, settings, setting, onDone: () => {
-      changed(chat);
-      this.show();
-    } });
+    const { current, settings } = this.#page, chat = current();
+    loaded.openOwnSettings({ chat, settings, setting, onDone: () => this.#done(chat) });
+  }
+
+  async #openTools() {
+    const loaded = await import('../tools/tools-dialog.js').catch(() => undefined);
+    if (!loaded) return void toast('The tools could not be loaded. Reload the page.');
+    const { current, settings } = this.#page, chat = current();
+    loaded.openTools({ chat, hasSchema: settings.schema() !== undefined, onDone: () => this.#done(chat) });
+  }
+
+  /** @param {Conversation} chat  whose values may have changed */
+  #done(chat) {
+    this.#page.changed(chat);
+    this.show();
   }
 }

@@ -15,7 +15,9 @@ const TEMPLATE_TOKENS = 256;
  * @property {() => Model | undefined} model
  * @property {() => boolean} busy
  * @property {() => Message[]} conversation  its messages that the model would be given
- * @property {() => Message[]} system  the system message, if any */
+ * @property {() => Message[]} system  the system message, if any
+ * @property {() => boolean} hasTools  whether the model is told about tools
+ * @property {() => Promise<{tools: object[]} | undefined>} told  those */
 
 export class ContextMeter {
   #page;
@@ -67,9 +69,11 @@ export class ContextMeter {
     if (this.#measured?.text === message) return this.#measured.problem;
     this.#setContext(await model.info());
     const { length: tokens } = await model.tokenize(message, { addSpecial: false });
-    const { length: all } = await model.tokenizeChat([...this.#page.system(), { role: 'user', content: message }]);
+    const { length: all } = await model.tokenizeChat([...this.#page.system(), { role: 'user', content: message }],
+      await this.#page.told());
     const problem = all <= this.#context ? '' : `This message is too long: it takes ${count(all, 'token')}, and the `
-      + `context holds ${integer(this.#context)}. Shorten it, or set a longer context in the settings.`;
+      + `context holds ${integer(this.#context)}. Shorten it, ${this.#page.hasTools() ? 'turn tools off, '
+      : ''}or set a longer context in the settings.`;
     if (model === this.#page.model()) this.#measured = { text: message, tokens, problem };
     return problem;
   }
@@ -87,13 +91,14 @@ export class ContextMeter {
 
   /** Measures the conversation and the draft. */
   async measure() {
-    const { model: current, busy, conversation } = this.#page, model = current();
+    const { model: current, busy, conversation, told } = this.#page, model = current();
     if (!model || busy()) return;
     const messages = conversation();
     this.#measured = undefined;
     try {
       const info = await model.info();
-      const ids = messages.length === 0 ? [] : await model.tokenizeChat(messages, { addGenerationPrompt: false });
+      const ids = messages.length === 0 ? [] : await model.tokenizeChat(messages,
+        { addGenerationPrompt: false, ...await told() });
       if (model !== current() || busy()) return;
       this.#setContext(info);
       this.#used = ids.length;
@@ -120,6 +125,7 @@ export class ContextMeter {
   /** Whether a message certainly fits, without counting its tokens. @param {string} message */
   isShort(message) {
     if (!this.#page.model()) return true;
+    if (this.#page.hasTools()) return false;
     const units = this.#page.system().reduce((sum, { content }) => sum + (content?.length ?? 0), message.length);
     return this.#context > 0 && units * MAX_TOKENS + TEMPLATE_TOKENS <= this.#context;
   }

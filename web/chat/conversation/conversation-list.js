@@ -1,5 +1,6 @@
 /* The list of conversations: choose, search, rename, delete with undo, export, import. */
 import { find, fromJson, titleOf, toJson, toMarkdown, wordsOf } from './conversation-store.js';
+import { inSlices } from '../../base/async.js';
 import { count, downloadText, element, iconButton, integer, make, toast } from '../dom.js';
 
 /** @typedef {import('./conversation-store.js').Conversation} Conversation */
@@ -168,8 +169,8 @@ export class ConversationList {
     let added = 0, known = 0, refused = 0, last = /** @type {Conversation | undefined} */ (undefined);
     for (const one of files) {
       try {
-        const read = fromJson(await one.text(), this.#store.list());
-        for (const conversation of read.fresh) void this.#store.put(last = conversation);
+        const read = await fromJson(await one.text(), this.#store.list());
+        for await (const conversation of inSlices(read.fresh)) void this.#store.put(last = conversation);
         last ??= read.known.at(-1);
         added += read.fresh.length;
         known += read.known.length;

@@ -9,9 +9,10 @@
  * @property {string} [figures]  for an answer: how many tokens it has, how fast it was, and how it ended
  * @property {{title: string, advice: string, detail: string, code?: string}} [problem]  why an answer failed;
  *   code: as in PlumbError
- * @property {{by: 'limit' | 'context' | 'stop' | 'failure', tokens: number}} [cut]  for an answer that was cut off: by
- *   the setting for the longest answer, the end of the context, the reader, who stopped it or left the page, or a
- *   failure; tokens: how many tokens it has
+ * @property {{by: 'limit' | 'context' | 'stop' | 'failure' | 'steps', tokens: number}} [cut]  for an answer that was
+ *   cut off: by the setting for the longest answer, the end of the context, the reader, who stopped it or left the
+ *   page, a failure, or the budget of steps; tokens: how many tokens it has
+ * @property {import('../tools/kept.js').Step[]} [steps]  for an answer: its calls of tools, before its content
  * @property {import('../documents/stored.js').Document[]} [documents]  for a question: what was attached to it
  * @property {import('../documents/stored.js').Place[]} [places]  for a question: what was found for it in the documents
  * @property {import('./versions.js').Versions} [versions]  other versions of this message and of those after it */
@@ -22,13 +23,17 @@
  * @property {{name: string, source?: string}} [model]  that gave the last answer; source: its address or name, if it is
  *   no file
  * @property {Record<string, string | number>} [own]  the settings that are not those of the page
+ * @property {import('../tools/kept.js').Chosen} [tools]  those that the reader has turned on
  * @property {string} [origin]  for an imported conversation: its id in the file
  * @property {Message[]} messages */
 
+import { inSlices } from '../../base/async.js';
 import { openDatabase } from '../database.js';
+import { bounded } from '../documents/given.js';
 import { documentsOf } from '../documents/stored.js';
 import { recall, remember } from '../dom.js';
 import { ownValues } from '../settings.js';
+import { chosenOf, isText, stepsOf } from '../tools/kept.js';
 import { everyMessage, placeOf, walk, withAnswer } from './versions.js';
 
 const DATABASE = 'plumb-chat', STORE = 'conversations';
@@ -40,9 +45,6 @@ const MAX_MESSAGES = 10000;
 const MAX_DEPTH = 200;
 /** The last time that a Date can represent, in milliseconds since 1970. */
 const MAX_TIME = 8.64e15;
-
-/** @param {unknown} value @param {number} maxLength @returns {value is string} */
-const isText = (value, maxLength) => typeof value === 'string' && value.length <= maxLength;
 
 /** @param {any} value @returns {Conversation | undefined} */
 function conversationOf(value) {
@@ -93,9 +95,9 @@ function messageOf(value, depth) {
     ...isText(value.figures, 1000) && { figures: value.figures },
     ...[title, advice, detail].every(text => isText(text, 10000))
       && { problem: { title, advice, detail, ...isText(code, 100) && { code } } },
-    ...['limit', 'context', 'stop', 'failure'].includes(by) && Number.isSafeInteger(tokens) && tokens >= 0
+    ...['limit', 'context', 'stop', 'failure', 'steps'].includes(by) && Number.isSafeInteger(tokens) && tokens >= 0
       && { cut: { by, tokens } },
-    ...value.role === 'user' && documentsOf(value),
+    ...value.role === 'user' ? documentsOf(value) : stepsOf(value),
     ...versions && { versions },
   };
 }
@@ -192,6 +194,7 @@ export class Store {
   #addRecord(record) {
     const conversation = conversationOf(record);
     if (!conversation) return;
+    Object.assign(conversation, chosenOf(record));   // only the reader turns tools on: files cannot
     this.#removed.delete(conversation.id);
     this.#all.set(conversation.id, conversation);
     this.#revisions.set(conversation, record.revision);
@@ -310,19 +313,24 @@ export class Store {
 
 // ---- files ----
 
-/** @param {Conversation[]} conversations */
-export const toJson = conversations => JSON.stringify({ plumb_chat: 1, conversations }, null, 1);
+/** A file of conversations, without the tools that are on: the address of a server may have a key.
+ * @param {Conversation[]} conversations */
+export const toJson = conversations => JSON.stringify({ plumb_chat: 1, conversations }, withoutTools, 1);
+
+/** @param {string} name @param {any} value */
+const withoutTools = (name, value) => name === 'tools' ? undefined
+  : name !== 'at' || typeof value !== 'string' ? value : URL.canParse(value) ? new URL(value).origin : undefined;
 
 /** @param {string} text  of a file @param {Conversation[]} here  the conversations that already exist
- * @returns {{fresh: Conversation[], known: Conversation[], refused: number}}  fresh: new conversations with new ids, so
- *   that none is overwritten; known: conversations of `here` that already contain one of the file; refused: how many
- *   entries are not conversations */
-export function fromJson(text, here) {
+ * @returns {Promise<{fresh: Conversation[], known: Conversation[], refused: number}>}  fresh: new conversations with
+ *   new ids, so that none is overwritten; known: conversations of `here` that already contain one of the file; refused:
+ *   how many entries are not conversations */
+export async function fromJson(text, here) {
   /** @type {{fresh: Conversation[], known: Conversation[], refused: number}} */
   const read = { fresh: [], known: [], refused: 0 };
   const found = JSON.parse(text)?.conversations;
   if (!Array.isArray(found)) return read;
-  for (const value of found) {
+  for await (const value of inSlices(found)) {
     const { id } = value ?? {}, origin = isText(id, 100) ? id : undefined;
     const conversation = conversationOf({ ...value, id: newId() });
     if (!conversation || everyMessage(conversation.messages).length > MAX_MESSAGES) {
@@ -351,18 +359,20 @@ function contains(one, other, ids) {
   /** The number of each message of `one`, by the number of the one before it and what it says; and what the last
    * messages say. @type {Map<string, number>} */
   const numbers = new Map(), last = new Map();
-  const keyOf = (/** @type {Message} */ { role, content }, /** @type {number} */ before) =>
-    `${before} ${role} ${content}`;
+  const textOf = (/** @type {Message} */ { content, steps = [] }) => steps.flatMap(({ calls }) =>
+    calls.map(({ name, arguments: given, result = '' }) => `${name} ${given} ${result}\n`)).join('') + content;
+  const keyOf = (/** @type {Message} */ message, /** @type {number} */ before) =>
+    `${before} ${message.role} ${textOf(message)}`;
   walk(one.messages, 0, (message, before) => {
     const key = keyOf(message, before), number = numbers.get(key) ?? numbers.size + 1;
     numbers.set(key, number);
-    last.set(`${before} ${message.role}`, message.content);
+    last.set(`${before} ${message.role}`, textOf(message));
     return number;
   });
   let hasAll = true;
   walk(other.messages, 0, (message, before, isLast) => {
     const number = numbers.get(keyOf(message, before));
-    const hasGrown = related && isLast && last.get(`${before} ${message.role}`)?.startsWith(message.content);
+    const hasGrown = related && isLast && last.get(`${before} ${message.role}`)?.startsWith(textOf(message));
     hasAll &&= number !== undefined || hasGrown;
     return number ?? -1;
   });
@@ -375,7 +385,10 @@ export function toMarkdown(conversation) {
   const turns = conversation.messages.map(message => {
     const { role, content, problem } = message, { at, of } = placeOf(message);
     const version = of > 1 ? ` (version ${at} of ${of})` : '';
-    return `## ${role === 'user' ? 'You' : 'Model'}${version}\n\n${content || problem?.title || ''}\n`;
+    const calls = message.steps?.flatMap(step => [step.content ? `${step.content}\n\n` : '',
+      ...step.calls.map(({ name, arguments: given, result = '' }) =>
+        `${bounded(`${name} ${given}`, '`')}\n\n${bounded(result, '`')}\n\n`)]) ?? [];
+    return `## ${role === 'user' ? 'You' : 'Model'}${version}\n\n${calls.join('')}${content || problem?.title || ''}\n`;
   });
   return `# ${titleOf(conversation)}\n\n${turns.join('\n')}`;
 }

@@ -4,6 +4,7 @@ import { JsonTree } from './json-tree.js';
 import { Markdown } from './markdown.js';
 import { placeOf } from './versions.js';
 import { chipsOf, placesOf } from '../documents/shown.js';
+import { reasoningOf, Steps } from '../tools/steps.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
  * @typedef {{actions: Actions, messages: Message[], startEdit: (index: number) => void,
@@ -16,18 +17,23 @@ import { chipsOf, placesOf } from '../documents/shown.js';
  * @property {(index: number, step: -1 | 1) => void} turn  shows the version before or after the one that is shown
  * @property {(index: number) => void} continueAnswer  continues an answer that was cut off
  * @property {import('../documents/shown.js').Open} openDocument
+ * @property {() => ((item: HTMLElement) => void) | undefined} aloud  reads an answer aloud, or ends reading it, if the
+ *   reader wants that
  * @property {() => boolean} busy  whether an answer is running */
 
 /** @param {MessageList} list @param {Message} message @param {number} index
- * @param {{shown?: HTMLElement, isGrowing?: boolean}} [how]  shown: its text, if it is already shown; isGrowing: there
- *   is more to come */
+ * @param {{shown?: {text: HTMLElement, steps?: Steps}, isGrowing?: boolean}} [how]  shown: its text and steps, if they
+ *   are already shown; isGrowing: there is more to come */
 export function entry(list, message, index, { shown, isGrowing = false } = {}) {
-  const item = make('li', { className: message.role }), text = shown ?? make('div', { className: 'text' });
+  const item = make('li', { className: message.role }), text = shown?.text ?? make('div', { className: 'text' });
   item.append(make('span', { className: 'hidden' }, message.role === 'user' ? 'You:' : 'Answer:'), text);
   if (message.role === 'user') {
     fillQuestion(list, item, text, message, index);
-    return { item, text, shape: undefined };
+    return { item, text, shape: undefined, steps: undefined };
   }
+  const steps = shown?.steps ?? new Steps();
+  steps.show(message.steps, isGrowing);
+  text.before(steps.element);
   if (message.reasoning) text.before(reasoningOf(message.reasoning, 'Reasoning'));
   const shape = message.json ? new JsonTree(text) : new Markdown(text, change => list.follow(change));
   if (!shown && message.content) {
@@ -36,12 +42,8 @@ export function entry(list, message, index, { shown, isGrowing = false } = {}) {
   }
   if (!message.json) text.classList.add('markdown');
   fillAnswer(list, item, message, index);
-  return { item, text, shape };
+  return { item, text, shape, steps };
 }
-
-/** What the model thought, folded. @param {string} reasoning @param {'Reasoning' | 'Thinking'} title */
-export const reasoningOf = (reasoning, title) =>
-  make('details', { className: 'reasoning' }, make('summary', {}, title), make('div', {}, reasoning));
 
 /** @param {MessageList} list @param {HTMLElement} item @param {HTMLElement} text @param {Message} message
  * @param {number} index */
@@ -118,13 +120,16 @@ function fillAnswer(list, item, message, index) {
       : make('button', { type: 'button', onclick: () => actions.regenerate(index) }, icon('again'), 'Try again')]));
   }
   item.append(...placesOf(list.messages[index - 1]?.places, message.content, actions.openDocument));
-  if (message.cut && (message.content || message.reasoning)) item.append(cutOffNotice(list, message.cut.by, index));
+  const hasParts = message.content || message.reasoning || message.steps;
+  if (message.cut && hasParts) item.append(cutOffNotice(list, message.cut.by, index));
   const again = iconButton('again', 'Regenerate', () => {
     if (!actions.busy()) actions.regenerate(index);
   });
+  const aloud = actions.aloud();
   item.append(make('div', { className: 'tools' },
     iconButton('copy', message.json ? 'Copy as JSON' : 'Copy', () => copy(message.content)),
     ...hasQuestion ? [again] : [],
+    ...aloud && message.content && !message.json ? [iconButton('aloud', 'Read aloud', () => aloud(item))] : [],
     ...versionsOf(actions, message, index),
     paragraph(message.figures ?? '')));
 }
@@ -133,17 +138,19 @@ function fillAnswer(list, item, message, index) {
  * @param {MessageList} list @param {NonNullable<Message['cut']>['by']} by @param {number} index */
 function cutOffNotice({ messages, actions }, by, index) {
   // JSON cannot be continued: its schema binds whole answers.
-  const { content, reasoning, json } = messages[index] ?? {};
+  const { content, reasoning, json, steps } = messages[index] ?? {};
   const earlier = !json && messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
   const why = {
     limit: 'The answer was cut off at the length limit in the settings.',
     context: `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest '
       + 'messages.' : 'Start a new chat, or set a longer context in the settings.'}`,
     stop: 'The answer was stopped.', failure: 'The answer was cut off by the failure.',
+    steps: 'The model may take no more steps for this answer.',
   }[by];
-  const canGoOn = messages[index - 1]?.role === 'user' && (content || reasoning) && !json
-    && (by !== 'context' || earlier);
+  // After calls the model goes on from their results, not within a text that it has begun.
+  const hasRest = steps ? !content && !reasoning : content || reasoning;
+  const canGoOn = messages[index - 1]?.role === 'user' && hasRest && !json && (by !== 'context' || earlier);
   return make('div', { className: 'cut' }, make('p', {}, why), ...canGoOn
     ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
-      'Continue')] : []);
+      by === 'steps' ? 'Allow as many steps again' : 'Continue')] : []);
 }

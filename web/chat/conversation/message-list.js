@@ -1,8 +1,9 @@
 /* The messages of one conversation. */
 import { announce, element, focusPrompt, make } from '../dom.js';
 import { Markdown, throttled } from './markdown.js';
-import { entry, reasoningOf } from './message-entry.js';
+import { entry } from './message-entry.js';
 import { Reading } from './reading.js';
+import { reasoningOf } from '../tools/steps.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message */
 
@@ -118,25 +119,29 @@ export class MessageList {
   }
 
   /** Shows a growing answer, in the place of the one that it continues, if any.  Give the progress of its prompt to
-   * read, push its pieces, and those of its reasoning to think, then end it.
+   * read, push its pieces, and those of its reasoning to think, then end it.  Call beginStep when what it has written
+   * is in a new step instead, showSteps after each change of the steps, and setState when something happens to a call.
    * @param {Message} message  the caller appends the pieces to its content and reasoning @param {number} index */
   begin(message, index) {
     this.#showLater(index, Infinity);
     this.#next = index + 1;
-    const { item, text, shape } = entry(this, message, index, { isGrowing: true });
+    const { item, ...first } = entry(this, message, index, { isGrowing: true }), { steps } = first;
+    let { text, shape } = first;
     const before = this.#list.children[index - this.#first];
     if (before) before.replaceWith(item);
     else this.#list.append(item);
     item.setAttribute('aria-busy', 'true');
-    const growing = throttled(all => this.follow(() => shape?.show(all)), message.content);
+    const grows = () => throttled(all => this.follow(() => shape?.show(all)), message.content);
+    let growing = grows();
     this.#toEnd();
     /** @type {ReturnType<typeof reasoningOf> | undefined} */
     let details;
-    const thinking = throttled(all => this.follow(() => {
+    const thinks = () => throttled(all => this.follow(() => {
       if (!details) text.before(details = reasoningOf('', message.content ? 'Reasoning' : 'Thinking'));
       details.lastElementChild?.replaceChildren(all);
     }), message.reasoning);
-    const reading = new Reading(text);
+    let thinking = thinks(), reading = new Reading(text);
+    const showSteps = () => this.follow(() => steps?.show(message.steps));
     return {
       read: (/** @type {import('../../index.js').PromptProgress} */ progress) =>
         this.follow(() => reading.show(progress)),
@@ -149,30 +154,48 @@ export class MessageList {
         reading.remove();
         thinking.push(piece);
       },
+      beginStep: () => {
+        reading.remove();
+        growing.flush();
+        thinking.flush();
+        details?.remove();
+        details = undefined;
+        const empty = make('div', { className: 'text markdown' });
+        text.replaceWith(empty);
+        text = empty;
+        shape = new Markdown(text, change => this.follow(change));
+        [growing, thinking, reading] = [grows(), thinks(), new Reading(text)];
+      },
+      showSteps,
+      setState: (/** @type {string} */ id, /** @type {import('../tools/steps.js').State} */ to) =>
+        this.follow(() => steps?.setState(id, to)),
       end: () => {
         reading.remove();
         growing.flush();
         if (shape instanceof Markdown) shape.end();
         if (message.reasoning) thinking.flush();
         const isOpen = details?.open ?? false;
-        if (item.isConnected) this.#end(message, index, { item, text, isOpen });   // else another chat is shown now
+        showSteps();
+        if (!item.isConnected) return;   // another chat is shown now
+        this.#end(message, index, { item, shown: { text, steps }, isOpen });
       },
     };
   }
 
   /** Shows a growing answer as complete. @param {Message} message @param {number} index
-   * @param {{item: HTMLElement, text: HTMLElement, isOpen: boolean}} shown  isOpen: its reasoning */
-  #end(message, index, { item, text, isOpen }) {
+   * @param {{item: HTMLElement, shown: NonNullable<Parameters<typeof entry>[3]>['shown'], isOpen: boolean}} how
+   *   isOpen: its reasoning */
+  #end(message, index, { item, shown, isOpen }) {
     this.follow(() => {
       const focused = item.contains(document.activeElement);
       // The text's element stays the same, because the reader may have selected some of it.
-      const { item: complete } = entry(this, message, index, { shown: text });
+      const { item: complete } = entry(this, message, index, { shown });
       item.replaceWith(complete);
-      complete.querySelector('.reasoning')?.toggleAttribute('open', isOpen);
+      complete.querySelector(':scope > .reasoning')?.toggleAttribute('open', isOpen);
       if (focused) focusPrompt();
     });
     announce(message.problem ? `The answer failed: ${message.problem.title}`
-      : message.cut?.by === 'stop' ? 'Stopped'
+      : message.cut?.by === 'stop' ? 'Stopped' : message.cut?.by === 'steps' ? 'The steps are used up'
       : message.cut ? 'The answer was cut off' : 'The answer is complete');
   }
 }

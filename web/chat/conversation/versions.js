@@ -3,8 +3,8 @@
  * are shown, and the first message of a version holds the others, each with all messages that follow it. */
 
 /** What is known here of a message.
- * @typedef {{role: 'user' | 'assistant', content: string, reasoning?: string, figures?: string, versions?: Versions}}
- *   Message */
+ * @typedef {{role: 'user' | 'assistant', content: string, reasoning?: string, figures?: string, versions?: Versions,
+ *   steps?: import('../tools/kept.js').Step[]}} Message */
 /** The other versions from a message on, the oldest first.
  * @typedef {object} Versions
  * @property {Message[][]} before  those older than the one that is shown
@@ -14,8 +14,8 @@
  * answer without any text is not kept. @param {Message[]} messages @param {number} index
  * @returns {Versions | undefined} */
 export function setAside(messages, index) {
-  const old = messages.splice(index), [{ content, reasoning, versions }] = old;
-  if (old.length === 1 && !content && !reasoning) return versions;
+  const old = messages.splice(index), [{ content, reasoning, steps, versions }] = old;
+  if (old.length === 1 && !content && !reasoning && !steps) return versions;
   delete old[0].versions;
   return { before: [...versions?.before ?? [], withAnswer(old), ...versions?.after ?? []], after: [] };
 }

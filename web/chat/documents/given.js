@@ -24,10 +24,11 @@ export function withDocuments({ content, documents = [], places = [] }) {
 /** @param {string} name */
 const quoted = name => `“${name.replace(/[“”"]/g, '')}”`;
 
-/** A text between two lines that it does not contain. @param {string} text */
-function bounded(text) {
-  let fence = '"""';
-  while (text.includes(fence)) fence += '"';
+/** A text between two lines that it does not contain. @param {string} text
+ * @param {'"' | '`'} [mark]  of which the lines are made; by backticks Markdown knows a block of code */
+export function bounded(text, mark = '"') {
+  const runs = text.match(mark === '"' ? /"+/g : /`+/g) ?? [];
+  const fence = mark.repeat(runs.reduce((longest, { length }) => Math.max(longest, length), 2) + 1);
   return `${fence}\n${text.trim()}\n${fence}`;
 }
 

@@ -8,7 +8,8 @@ import { MAX_BYTES, Refusal } from './text.js';
 
 /** @typedef {import('./stored.js').Document} Document
  * @typedef {import('./stored.js').Place} Place */
-/** @typedef {{embed: (texts: string[], signal?: AbortSignal) => Promise<Float32Array[]>}} Embedder */
+/** @typedef {Document & {index?: import('./search.js').Index}} Searched  index: undefined if it is not stored
+ * @typedef {{embed: (texts: string[], signal?: AbortSignal) => Promise<Float32Array[]>}} Embedder */
 
 /** Milliseconds that reading a file may take, and how many passages get vectors between two reports of the progress. */
 const READ_TIMEOUT = 60000, BATCH = 8;
@@ -47,7 +48,7 @@ export async function readDocument(file, { signal, onProgress } = {}) {
   }
 }
 
-/** Finds places in documents. */
+/** Finds places in documents.  The vectors of their indexes and those that it makes must be of one model. */
 export class Finder {
   /** @type {Remote | undefined} */
   #worker;
@@ -55,19 +56,22 @@ export class Finder {
    * @type {Map<string, string>} */
   #keys = new Map();
 
-  /** The key of a document, whose text the worker gets if it has it not. @param {Document} document */
-  #add({ text = '' }) {
+  /** The key of a document, whose text the worker gets if it has it not. @param {Searched} document */
+  #add({ text = '', index }) {
     const known = this.#keys.get(text);
     if (known !== undefined) return known;
     const key = String(this.#keys.size);
     this.#keys.set(text, key);
     this.#worker ??= started();
-    this.#worker.call('add', { key, text }).catch(() => {});   // the search that follows fails, too
+    this.#worker.call('add', { key, text, index }).catch(() => {});   // the search that follows fails, too
     return key;
   }
 
+  /** Ends the worker. */
+  close() { this.#worker?.terminate(); }
+
   /** The places that may answer a question, the best first; none if nothing is near.
-   * @param {string} question @param {Document[]} documents  with their texts
+   * @param {string} question @param {Searched[]} documents  with their texts
    * @param {{embedder?: Embedder, signal?: AbortSignal, onProgress?: (done: number, total: number) => void}} [how]
    *   embedder: of the model that compares texts; undefined: only words are compared
    * @returns {Promise<Place[]>} */

@@ -18,10 +18,11 @@ export function passagesOf(text) {
     for (const [i, sentence] of pieces.entries()) {
       for (const { start, end, bytes } of cut(text, sentence)) {
         const last = found.at(-1);
-        const joins = i > 0 || afterHeading;
-        if (last && joins && last.bytes + bytes + 1 <= LONGEST && end - last.start <= LONGEST) {
+        const joins = last && (i > 0 || afterHeading) && end - last.start <= LONGEST;
+        const joined = joins ? last.bytes + bytesOf(text, last.end, start) + bytes : Infinity;
+        if (joins && joined <= LONGEST) {
           last.end = end;
-          last.bytes += bytes + 1;
+          last.bytes = joined;
         } else found.push({ start, end, bytes });
         afterHeading = false;
       }

@@ -11,6 +11,10 @@ import { cosine, fused, isNear, ranked, Words, wordsOf } from './ranking.js';
  * @property {number} start  in the text of the document, as is end
  * @property {number} end
  * @property {Float32Array} [vector]  undefined: it is not made */
+/** What is stored of the passages of a document.
+ * @typedef {object} Index
+ * @property {Uint32Array} bounds  where each passage starts and ends in the text, two numbers each
+ * @property {Float32Array} vectors  those of the passages one after the other, each of length 1 */
 /** @typedef {object} Found
  * @property {string} document
  * @property {number} start
@@ -38,14 +42,15 @@ export class Search {
   #passages = [];
   #words = new Words();
 
-  /** Adds a document, and returns how many passages it has. @param {string} key @param {string} text */
-  add(key, text) {
+  /** Adds a document, and returns how many passages it has. @param {string} key @param {string} text
+   * @param {Index} [index]  of the document, if it has one */
+  add(key, text, index) {
     if (this.#texts.has(key)) return this.#passages.filter(({ document }) => document === key).length;
     this.#texts.set(key, text);
-    const passages = together(passagesOf(text)).slice(0, MAX_PASSAGES);
-    for (const { start, end } of passages) {
-      this.#passages.push({ document: key, start, end });
-      this.#words.add(text.slice(start, end));
+    const passages = index ? passagesIn(index) : together(passagesOf(text)).slice(0, MAX_PASSAGES);
+    for (const passage of passages) {
+      this.#passages.push({ document: key, ...passage });
+      this.#words.add(text.slice(passage.start, passage.end));
     }
     return passages.length;
   }
@@ -107,18 +112,23 @@ export class Search {
   /** Where the sentence of a text is that has most of some words. @param {string} text @param {string[]} words
    * @returns {[number, number]} */
   #sentenceOf(text, words) {
-    let best = 0, start = 0;
+    let best = 0;
     /** @type {[number, number]} */
     let place = [0, text.length];
-    const cuts = [...text.matchAll(/(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*(?:[-*|#]|\d+[.)]))/g)]
-      .map(({ 0: gap, index }) => [index, index + gap.length]);
-    for (const [end, next] of [...cuts, [text.length, text.length]]) {
+    for (const [start, end] of sentencesIn(text)) {
       const covered = this.#words.coverage(words, text.slice(start, end));
       if (covered > best) [best, place] = [covered, [start, end]];
-      start = next;
     }
     return place;
   }
+}
+
+/** Where the sentences, headings and entries of lists of a text start and end. @param {string} text
+ * @returns {[number, number][]} */
+export function sentencesIn(text) {
+  const cuts = [...text.matchAll(/(?<=[.!?…])\s+|(?<=[。！？])|\n\s*\n|\n(?=\s*(?:[-*|#]|\d+[.)]))/g)]
+    .map(({ 0: gap, index }) => [index, index + gap.length]);
+  return [...cuts, [text.length]].map(([end], i) => [cuts[i - 1]?.[1] ?? 0, end]);
 }
 
 /** The number of the line at a position. @param {string} text @param {number} end */
@@ -126,6 +136,13 @@ function lineOf(text, end) {
   let line = 1;
   for (let at = text.indexOf('\n'); at >= 0 && at < end; at = text.indexOf('\n', at + 1)) line++;
   return line;
+}
+
+/** The passages of an index with their vectors. @param {Index} index */
+export function passagesIn({ bounds, vectors }) {
+  const n = bounds.length / 2, size = vectors.length / n;
+  return Array.from({ length: n }, (_, i) => ({ start: bounds[2 * i], end: bounds[2 * i + 1],
+    vector: vectors.subarray(i * size, (i + 1) * size) }));
 }
 
 /** Joins short passages that follow each other. @param {import('./passages.js').Passage[]} passages */

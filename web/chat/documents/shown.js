@@ -16,16 +16,16 @@ export function chipsOf(documents = [], open) {
 }
 
 /** The places for an answer: those that it uses first. @param {Place[] | undefined} places @param {string} answer
- * @param {Open} open @returns {Node[]} */
-export function placesOf(places = [], answer, open) {
+ * @param {Open} open @param {string} [where]  what the places are in @returns {Node[]} */
+export function placesOf(places = [], answer, open, where = 'documents') {
   if (places.length === 0) return [];
   const used = usedIn(answer, places), order = places.map((place, i) => ({ place, number: i + 1 }))
     .sort((a, b) => Number(used.has(b.number)) - Number(used.has(a.number)) || a.number - b.number);
-  return [make('section', { className: 'places', 'aria-label': 'Places in the documents' },
-    make('p', { className: 'figures' }, used.size > 0 ? 'The answer uses places in the documents'
-      : 'The nearest places in the documents'),
+  return [make('section', { className: 'places', 'aria-label': `Places in the ${where}` },
+    make('p', { className: 'figures' }, used.size > 0 ? `The answer uses places in the ${where}`
+      : `The nearest places in the ${where}`),
     make('ol', {}, ...order.map(({ place, number }) => make('li', { className: used.has(number) ? 'used' : '' },
-      make('button', { type: 'button', title: 'Show the place in the document',
+      make('button', { type: 'button', title: 'Show the place',
         onclick: () => open(place.digest, place) },
       make('span', { className: 'figures' }, `[${number}]`), make('bdi', {}, place.name),
       make('span', { className: 'figures' }, placeName(place))),
@@ -40,7 +40,8 @@ const AROUND = 80;
 
 /** The nearest sentence of a passage, marked, with some words around it. @param {Place} place */
 function quoteOf({ text, sentence: [from, to] }) {
+  const mark = make('mark', {}, text.slice(from, Math.min(to, from + 600)));
   const before = text.slice(Math.max(0, from - AROUND), from), after = text.slice(to, to + AROUND);
-  return [`${from > AROUND ? '… ' : ''}${before}`, make('mark', {}, text.slice(from, Math.min(to, from + 600))),
-    `${after}${to + AROUND < text.length ? ' …' : ''}`];
+  return [from > AROUND ? `… ${before.replace(/^\S*\s+/, '')}` : before, mark,
+    to + AROUND < text.length ? `${after.replace(/\s+\S*$/, '')} …` : after];
 }

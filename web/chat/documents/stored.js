@@ -1,5 +1,6 @@
 /* Documents and places as conversations store them.  Stored data is not trusted: another version of this page, an
  * extension or an imported file may have written it.  What is not a document or a place is left out. */
+import { tidy } from '../dom.js';
 import { MAX_PAGES } from './text.js';
 
 /** A document as the page knows it, and as conversations store it.
@@ -63,9 +64,8 @@ function placeOf(value) {
     ...whole === true && { whole } };
 }
 
-/** A name that can be shown on one line, and that cannot turn the text around it. @param {string} name */
-export const nameOf = name =>
-  name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\s]+/gu, ' ').trim().slice(0, 120) || 'Document';
+/** The name of a document as the page shows it. @param {string} name */
+export const nameOf = name => tidy(name) || 'Document';
 
 /** @param {unknown} value */
 const isDigest = value => typeof value === 'string' && /^[0-9a-f]{64}$/.test(value);

@@ -4,7 +4,7 @@ import { element, iconButton, make, paragraph } from '../dom.js';
 import { createDialog } from '../panels.js';
 
 /** @typedef {import('./stored.js').Document} Document
- * @typedef {import('./stored.js').Place} Place */
+ * @typedef {Pick<import('./stored.js').Place, 'name' | 'text' | 'start'>} Place */
 
 /** Characters of a part: more would take the browser too long to lay out. */
 const PART = 30000;
@@ -21,7 +21,7 @@ function create() {
   return createDialog('document');
 }
 
-/** Shows a document. @param {Document | undefined} shown  undefined: it is unknown
+/** Shows a document. @param {Pick<Document, 'name' | 'text'> | undefined} shown  undefined: it is unknown
  * @param {Place} [place]  in it */
 export function showDocument(shown, place) {
   dialog ??= create();

@@ -29,8 +29,8 @@ const methods = {
       throw error;
     }
   },
-  /** @param {{key: string, text: string}} args */
-  add: ({ key, text }) => search.add(key, text),
+  /** @param {{key: string, text: string, index?: import('./search.js').Index}} args */
+  add: ({ key, text, index }) => search.add(key, text, index),
   /** @param {{question: string, keys: string[]}} args */
   candidates: ({ question, keys }) => search.candidates(question, keys),
   /** @param {{vectors: {i: number, vector: Float32Array}[]}} args */

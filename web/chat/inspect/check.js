@@ -39,19 +39,7 @@ export function showCheck(view, { model, source }) {
   view.append(zone);
   const run = addRunButton(view, 'Diagnose and compare', async (place, signal, show) => {
     if (!dump) throw new Error('No file is selected. Choose one above.');
-    const theirs = dump, tokens = await tokensOf(theirs, signal);
-    const diagnosis = make('div', { className: 'diagnosis' });
-    const comparison = make('div', { className: 'result' }, paragraph('Comparing…'));
-    place.append(diagnosis, comparison);
-    show();
-    await Promise.all([
-      showDiagnosis(diagnosis, () => filesOf(source, signal), theirs, signal),
-      compare(model, theirs, tokens, signal).catch(error => {
-        if (signal.aborted) throw error;
-        return problem({ ...explain(error), title: 'This dump cannot be compared',
-          advice: 'Choose a dump of the same model.' });
-      }).then(report => comparison.replaceChildren(report)),
-    ]);
+    await checkDump({ model, source }, dump, place, signal, show);
   });
   const take = (/** @type {File | undefined} */ file) => {
     if (!file) return;
@@ -64,6 +52,25 @@ export function showCheck(view, { model, source }) {
     event.preventDefault();
     take(event.dataTransfer?.files[0]);
   });
+}
+
+/** Diagnoses a dump of another engine, and shows where it parts from a model.
+ * @param {Subject} subject @param {File} dump @param {HTMLElement} place  gets both
+ * @param {AbortSignal} signal @param {() => void} show  called when the place has something to show */
+export async function checkDump({ model, source }, dump, place, signal, show) {
+  const tokens = await tokensOf(dump, signal);
+  const diagnosis = make('div', { className: 'diagnosis' });
+  const comparison = make('div', { className: 'result' }, paragraph('Comparing…'));
+  place.append(diagnosis, comparison);
+  show();
+  await Promise.all([
+    showDiagnosis(diagnosis, () => filesOf(source, signal), dump, signal),
+    compare(model, dump, tokens, signal).catch(error => {
+      if (signal.aborted) throw error;
+      return problem({ ...explain(error), title: 'This dump cannot be compared',
+        advice: 'Choose a dump of the same model.' });
+    }).then(report => comparison.replaceChildren(report)),
+  ]);
 }
 
 /** The tokens that a dump lists; an error says what is wrong with the file. @param {File} dump

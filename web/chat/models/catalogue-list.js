@@ -34,14 +34,15 @@ const shownSpeed = speed => `about ${speed < 10 ? speed.toFixed(1) : speed.toFix
 
 /** @param {Entry} entry */
 function described(entry) {
-  const { bytes, type, licence, languages, uses, gated } = entry, speed = keptRate(), memory = memoryOf(entry);
+  const { bytes, type, licence, languages, uses, gated, verified } = entry;
+  const speed = keptRate(), memory = memoryOf(entry);
   return [
     dotted([size(bytes), type, `memory up to ${size(memory)}`, memory > limit && 'too large for this browser',
       memory <= limit && speed !== undefined && writes(entry) && shownSpeed(speedOf(entry, speed))]),
     dotted([uses.map(use => USES[use]).join(', '), LICENCES[licence] ?? licence.replace('-', ' '),
       languages === SPECIAL ? 'more than 50 languages'
         : languages.split(' ').map(code => languageName.of(code)).join(', '),
-      gated && 'the hub asks for an account']),
+      gated && 'the hub asks for an account', verified && 'tried with plumb']),
   ];
 }
 
@@ -60,7 +61,7 @@ export function fillCatalogue(section, { choose, cancel, without, use: first }) 
     ...LANGUAGES.map(({ code, name }) => option(code, name)));
   const fits = make('input', { type: 'checkbox', checked: true });
   const count = make('p', { className: 'figures', role: 'status', id: 'find-count' });
-  const list = make('ul', { className: 'models', id: 'catalogue' });
+  const list = make('div', { id: 'catalogue' });
   const search = new HubSearch(choose);
   const show = () => {
     const wanted = find.value.trim().toLowerCase().split(/\s+/);
@@ -72,12 +73,15 @@ export function fillCatalogue(section, { choose, cancel, without, use: first }) 
         && (!language.value || one.languages === SPECIAL || one.languages.split(' ').includes(language.value));
     });
     cancel();
-    list.replaceChildren(...shown.map(one => {
+    const itemOf = (/** @type {Entry} */ one) => {
       const item = make('li', {}, make('button', { type: 'button', className: 'title',
         onclick: () => choose(one.name, item, one.gated) }, make('span', {}, one.title),
       make('span', {}, one.about), ...described(one).map(text => make('span', { className: 'figures' }, text))));
       return item;
-    }));
+    };
+    const families = [...new Set(shown.map(({ family }) => family))];
+    list.replaceChildren(...families.flatMap(family => [make('h4', {}, family),
+      make('ul', { className: 'models' }, ...shown.filter(one => one.family === family).map(itemOf))]));
     count.textContent = `${shown.length} of ${all.length} models, as of ${DATE}`;
   };
   find.addEventListener('input', show);

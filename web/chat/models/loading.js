@@ -61,9 +61,8 @@ export class Loader {
         if (isReplaced()) return;
         this.source = source = files.length === 1 ? files[0] : files;
       }
-      const loaded = await this.#open(source, { ...this.#options(), persist: true, reserve: false, signal,
-        shared: typeof source === 'string' || source instanceof URL,
-        onProgress: progress => isReplaced() || this.#showProgress(progress) });
+      const loaded = await openModel(source, { ...this.#options(), reserve: false, signal,
+        shared: typeof source === 'string' || source instanceof URL }, this.#bar, this.#text);
       const kind = await prepare(loaded);
       if (isReplaced()) return this.#close(loaded);
       this.kind = kind;
@@ -75,28 +74,6 @@ export class Loader {
       this.#running = undefined;
       this.fail(source, explain(error), error instanceof ChooseFile);
     }
-  }
-
-  /** Loads a model.  If this server has not got it yet, but fetches models, it fetches it first.
-   * @param {Source} source @param {import('../../api/plumb.js').LoadOptions & {signal: AbortSignal}} options */
-  async #open(source, options) {
-    try {
-      return await Plumb.load(source, { ...options, ...headersFor(source) });
-    } catch (error) {
-      if (!(error instanceof PlumbError) || error.details.status !== 404 || typeof source !== 'string') throw error;
-      const { fetchAtServer } = await import('./server-models.js');
-      const { signal } = options, onProgress = (/** @type {Parameters<Loader['showServer']>[0]} */ progress) =>
-        signal.aborted || this.showServer(progress);
-      if (!await fetchAtServer(source, { signal, onProgress })) throw error;
-      return Plumb.load(source, options);
-    }
-  }
-
-  /** Shows how much of the model this server has fetched. @param {{bytes: number, total?: number}} progress */
-  showServer({ bytes, total }) {
-    if (total) this.#bar.value = bytes / total;
-    this.#text.textContent = `The server of this page fetches the model: ${megabytes(bytes)}`
-      + `${total ? ` of ${megabytes(total)}` : ''} MB`;
   }
 
   /** Shows why there is no model, and offers to load this one.
@@ -119,26 +96,49 @@ export class Loader {
     this.#closing = Promise.all([this.#closing, old?.close().catch(() => {})]);
   }
 
-  /** @param {import('../../loader/progress.js').Progress} progress */
-  #showProgress({ phase, bytes, total, rate, secondsLeft, attempt = 0 }) {
-    const text = this.#text;
-    if (phase === 'prepare' || phase === 'ready') {
-      this.#bar.removeAttribute('value');
-      text.textContent = `${megabytes(bytes)} MB loaded, getting ready`;
-      return;
-    }
-    if (total) this.#bar.value = bytes / total;
-    const amount = total ? `${megabytes(bytes)} of ${megabytes(total)} MB` : `${megabytes(bytes)} MB`;
-    text.textContent = phase === 'wait'
-      ? dotted([amount, `connection lost; trying again${attempt > 1 ? ` (${attempt})` : ''}`])
-      : dotted([amount, phase === 'read' && 'from this device', `${megabytes(rate)} MB/s`,
-        secondsLeft !== undefined && `${duration(secondsLeft)} left`]);
-  }
-
   /** @param {'loading' | 'failed' | 'ready'} state */
   #show(state) {
     element('loading', 'section').hidden = state !== 'loading';
     element('failure', 'section').hidden = state !== 'failed';
     this.#changed(state);
   }
+}
+
+/** Loads a model, and shows the progress in a bar and a line.  If this server has not got the model yet, but fetches
+ * models, it fetches it first.
+ * @param {Source} source @param {import('../../api/plumb.js').LoadOptions & {signal: AbortSignal}} options
+ * @param {HTMLProgressElement} bar @param {HTMLElement} line */
+export async function openModel(source, options, bar, line) {
+  const { signal } = options, load = () => Plumb.load(source, { ...options, ...headersFor(source), persist: true,
+    onProgress: progress => signal.aborted || showProgress(progress, bar, line) });
+  try {
+    return await load();
+  } catch (error) {
+    if (!(error instanceof PlumbError) || error.details.status !== 404 || typeof source !== 'string') throw error;
+    const { fetchAtServer } = await import('./server-models.js');
+    const isFetched = await fetchAtServer(source, { signal, onProgress({ bytes, total }) {
+      if (signal.aborted) return;
+      if (total) bar.value = bytes / total;
+      line.textContent = `The server of this page fetches the model: ${megabytes(bytes)}`
+        + `${total ? ` of ${megabytes(total)}` : ''} MB`;
+    } });
+    if (!isFetched) throw error;
+    return load();
+  }
+}
+
+/** @param {import('../../loader/progress.js').Progress} progress @param {HTMLProgressElement} bar
+ * @param {HTMLElement} line */
+function showProgress({ phase, bytes, total, rate, secondsLeft, attempt = 0 }, bar, line) {
+  if (phase === 'prepare' || phase === 'ready') {
+    bar.removeAttribute('value');
+    line.textContent = `${megabytes(bytes)} MB loaded, getting ready`;
+    return;
+  }
+  if (total) bar.value = bytes / total;
+  const amount = total ? `${megabytes(bytes)} of ${megabytes(total)} MB` : `${megabytes(bytes)} MB`;
+  line.textContent = phase === 'wait'
+    ? dotted([amount, `connection lost; trying again${attempt > 1 ? ` (${attempt})` : ''}`])
+    : dotted([amount, phase === 'read' && 'from this device', `${megabytes(rate)} MB/s`,
+      secondsLeft !== undefined && `${duration(secondsLeft)} left`]);
 }

@@ -162,7 +162,13 @@ export class ModelsDialog {
     await this.#showPlan(source, { isChosen: false });
   }
 
-  /** Loads the model of a conversation if it is on this machine; else shows what it needs: a conversation may come from
+  /** Chooses a model that is offered here, as a click on it does. @param {number} index  of those that are offered */
+  chooseOffered(index) {
+    this.#open();
+    element('offered', 'ul').children[index].querySelector('button')?.click();
+  }
+
+  /** Loads the model of a conversation if it is on this machine; else shows its address: a conversation may come from
    * others. @param {string} text  its address or name */
   async offer(text) {
     const source = addressOf(text);
@@ -170,8 +176,13 @@ export class ModelsDialog {
       return this.#load(source);
     }
     this.#open();
-    if (source) await this.#showPlan(source);
-    else this.#plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
+    if (source) {
+      this.#url.value = source;
+      this.#plan.replaceChildren(paragraph('Nothing was sent yet. “Check” reads the header of the file there.'));
+      this.#url.focus();
+    } else {
+      this.#plan.replaceChildren(paragraph('That is not the address of a file.', 'problem'));
+    }
   }
 
   /** Shows what a model would need, and offers to load it.  With atOnce, loads it if it fits.
@@ -345,7 +356,7 @@ const isStored = async source => isName(source) ? Boolean(await Plumb.openCached
   : (await Plumb.listCached().catch(() => [])).some(one => splitOf(one.url).first === splitOf(source).first);
 
 /** Where the file of an offered model is. @param {string} url */
-const placeOf = async url => await isStored(url) ? 'here' : (await import('./server-models.js')).whereIs(url);
+export const placeOf = async url => await isStored(url) ? 'here' : (await import('./server-models.js')).whereIs(url);
 
 /** The URL or the name that a text is. @param {unknown} text @returns {string | undefined} */
 function addressOf(text) {

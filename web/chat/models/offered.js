@@ -5,8 +5,8 @@
 /** @param {string} file */
 const urlOf = file => new URL(`../../../models/${file}`, import.meta.url).href;
 
-/** The first one is the default.  hub: the short name of a model, as a host of the page may lack its
- * file. @type {{url: string, name: string, about: string, hub: string}[]} */
+/** The first one is the default, and the second one is suggested in its place.  hub: the short name of a model, as a
+ * host of the page may lack its file. @type {{url: string, name: string, about: string, hub: string}[]} */
 export const OFFERED = [
   { url: urlOf('SmolLM2-135M-Instruct.Q4_1.gguf'), name: 'SmolLM2 135M', hub: 'smollm2:135m',
     about: 'for the first second: answers messages, 98 MB, Apache 2.0' },

@@ -8,13 +8,12 @@ import { openDatabase } from '../../chat/database.js';
  * @property {string} name
  * @property {string} text
  * @property {Index} [index]  undefined: it is not made yet */
-/** @typedef {object} Index
- * @property {string} model  identifies the bytes of the model, and the prefix of passages
- * @property {Uint32Array} bounds  where each passage starts and ends in the text, two numbers each
- * @property {Float32Array} vectors  those of the passages one after the other, each of length 1 */
+/** model: identifies the bytes of the model, and the prefix of passages.
+ * @typedef {import('../../chat/documents/search.js').Index & {model: string}} Index */
 
 /** Upper bounds: of the characters of a note, and of a name. */
-export const MAX_TEXT = 5e6, MAX_NAME = 200;
+export const MAX_TEXT = 5e6;
+const MAX_NAME = 200;
 
 /** @param {any} value @returns {Note | undefined} */
 function noteOf(value) {

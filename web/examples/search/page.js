@@ -11,10 +11,14 @@ import { Loader } from '../../chat/models/loading.js';
 import { ModelsDialog } from '../../chat/models/models-dialog.js';
 import { OFFERED } from '../../chat/models/offered.js';
 import { isolate, keepPage } from '../../chat/offline.js';
-import { createDialog } from '../../chat/panels.js';
-import { digestOf } from './digest.js';
-import { MAX_NAME, MAX_TEXT, openNotes } from './notes.js';
+import { Finder, readDocument } from '../../chat/documents/library.js';
 import { passagesOf } from '../../chat/documents/passages.js';
+import { cosine } from '../../chat/documents/ranking.js';
+import { passagesIn } from '../../chat/documents/search.js';
+import { showDocument } from '../../chat/documents/viewer.js';
+import { Answers } from './answer.js';
+import { digestOf } from './digest.js';
+import { MAX_TEXT, openNotes } from './notes.js';
 
 /** @typedef {import('./notes.js').Note} Note
  * @typedef {import('../../api/plumb.js').Model} Model */
@@ -45,7 +49,7 @@ const notes = await openNotes(saved => {
 const query = element('prompt', 'input'), results = element('results', 'ol');
 const searchNote = element('search-note', 'p');
 const prefixes = { query: element('query-prefix', 'input'), passage: element('passage-prefix', 'input') };
-createDialog('note');
+const answers = new Answers(placesFor, (id, place) => showDocument(notes.all.get(id), place));
 
 const loader = new Loader(() => ({}), state => {
   document.body.dataset.state = state;
@@ -59,6 +63,8 @@ const models = new ModelsDialog({ loader, options: () => ({}), key: 'search.mode
 let indexing;
 /** Identifies what makes the vectors; empty: no model for it is loaded. */
 let maker = '';
+/** Finds places in notes, with vectors of the maker. @type {{finder: Finder, maker: string} | undefined} */
+let finding;
 /** What identifies the bytes of a model. @type {WeakMap<Model, Promise<string>>} */
 const digests = new WeakMap();
 /** @typedef {import('../../chat/documents/passages.js').Passage} Passage */
@@ -181,20 +187,28 @@ function showIndexing(running) {
 
 // ---- searching ----
 
+/** The notes that have an index by this model. */
+const readNotes = () => [...notes.all.values()].filter(({ index }) => index?.model === maker);
+
 /** The passages that are nearest to a vector, the nearest first. @param {Float32Array} vector */
-function nearest(vector) {
-  /** @type {{note: Note, start: number, end: number, score: number}[]} */
-  const all = [];
-  for (const note of notes.all.values()) {
-    const { model, bounds, vectors } = note.index ?? {}, n = vector.length;
-    if (model !== maker || !bounds || !vectors || vectors.length !== bounds.length / 2 * n) continue;
-    for (let i = 0; 2 * i < bounds.length; i++) {
-      let score = 0;
-      for (let j = 0; j < n; j++) score += vector[j] * vectors[i * n + j];
-      all.push({ note, start: bounds[2 * i], end: bounds[2 * i + 1], score });
-    }
+const nearest = vector => readNotes().flatMap(note => note.index ? passagesIn(note.index)
+  .map(({ vector: own, ...place }) => ({ note, ...place, score: cosine(vector, own) })) : [])
+  .sort((a, b) => b.score - a.score).slice(0, RESULTS);
+
+/** The places that may answer a question, by words and meaning; without a model by words only.
+ * @param {string} question @param {AbortSignal} signal */
+async function placesFor(question, signal) {
+  const { model } = loader, known = maker === '' ? [...notes.all.values()] : readNotes();
+  if (finding?.maker !== maker) {
+    finding?.finder.close();
+    finding = { finder: new Finder(), maker };
   }
-  return all.sort((a, b) => b.score - a.score).slice(0, RESULTS);
+  const options = model && maker !== '' ? await howTo(model, prefixes.query.value) : undefined;
+  const embedder = model && options && { embed: (/** @type {string[]} */ texts) =>
+    model.embed(texts, { ...options, signal }) };
+  const documents = known.map(({ id, name, text, index }) =>
+    ({ digest: id, name, size: text.length, text, ...options && { index } }));
+  return documents.length === 0 ? [] : finding.finder.find(question, documents, { embedder, signal });
 }
 
 async function search() {
@@ -216,8 +230,9 @@ async function search() {
       const bar = make('span', { className: 'bar', 'aria-hidden': 'true' });
       bar.style.setProperty('--part', String(Math.max(0, score)));
       return make('li', {},
-        make('button', { type: 'button', title: 'Show the note', onclick: () => showNote(note, start, end) },
-          note.name),
+        make('button', { type: 'button', title: 'Show the note',
+          onclick: () => showDocument(note, { name: note.name, text: note.text.slice(start, end), start }) },
+        note.name),
         bar, make('span', { className: 'figures' }, score.toFixed(3)),
         make('p', {}, note.text.slice(start, end).replace(/\n\s*\n/g, '\n')));
     }));
@@ -229,18 +244,10 @@ async function search() {
   }
 }
 
-/** Shows a note with a marked passage. @param {Note} note @param {number} start @param {number} end */
-function showNote({ name, text }, start, end) {
-  const passage = make('mark', {}, text.slice(start, end));
-  element('note-title', 'h2').textContent = name;
-  element('note-body', 'p').replaceChildren(text.slice(0, start), passage, text.slice(end));
-  element('note', 'dialog').showModal();
-  passage.scrollIntoView({ block: 'center' });
-}
-
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 query.addEventListener('input', () => {
+  answers.clear();
   clearTimeout(timer);
   timer = setTimeout(search, DEBOUNCE);
 });
@@ -248,6 +255,12 @@ element('search-form', 'form').addEventListener('submit', event => {
   event.preventDefault();
   clearTimeout(timer);
   void search();
+});
+element('ask', 'button').addEventListener('click', () => {
+  const question = query.value.trim();
+  if (question === '') return query.focus();
+  if (notes.all.size === 0) return void search();   // it says so
+  void answers.ask(question);
 });
 element('pause', 'button').addEventListener('click', () => {
   indexing?.abort();
@@ -259,7 +272,7 @@ element('pause', 'button').addEventListener('click', () => {
 function showNotes() {
   const all = [...notes.all.values()].sort((a, b) => a.name.localeCompare(b.name));
   element('notes', 'ul').replaceChildren(...all.map(note => make('li', {},
-    make('button', { type: 'button', className: 'title', title: 'Show the note', onclick: () => showNote(note, 0, 0) },
+    make('button', { type: 'button', className: 'title', title: 'Show the note', onclick: () => showDocument(note) },
       make('span', {}, note.name), make('span', { className: 'figures' }, note.index?.model === maker
         ? count(note.index.bounds.length / 2, 'passage') : 'not read yet')),
     iconButton('delete', `Delete ${note.name}`, () => void remove([note])))));
@@ -293,19 +306,19 @@ async function remove(some, all = false) {
 /** The first line of a text, as its name. @param {string} text */
 const nameOfText = text => text.trim().split('\n')[0].replace(/^#+\s*/, '').trim().slice(0, 80) || 'Note';
 
-/** Adds text files, and says which files are none. @param {File[]} files */
+/** Adds files, and says which cannot be read. @param {File[]} files */
 async function addFiles(files) {
   const texts = [], refused = [];
   for (const file of files) {
-    const text = file.size > 4 * MAX_TEXT ? undefined : await file.text().catch(() => undefined);
-    if (text?.trim() && text.length <= MAX_TEXT && !text.includes('\0')) {
-      texts.push({ name: file.name.slice(0, MAX_NAME), text });
-    } else refused.push(file.name);
+    try {
+      const { name, text } = await readDocument(file);
+      if (text.length > MAX_TEXT) throw new Error(`It has more than ${MAX_TEXT / 1e6} million characters`);
+      texts.push({ name, text });
+    } catch (error) {
+      refused.push(`${file.name}. ${/** @type {Error} */ (error).message}.`);
+    }
   }
-  if (refused.length > 0) {
-    toast(`Not added: ${refused.join(', ')}. Only text files of at most ${MAX_TEXT / 1e6} million characters can be `
-      + 'searched.', 'Close', () => {});
-  }
+  if (refused.length > 0) toast(`Not added: ${refused.join(' ')}`, 'Close', () => {});
   if (texts.length > 0) await add(texts);
 }
 

@@ -1,0 +1,59 @@
+/* A model that runs beside that of the page: in a strip, the reader is asked about it, and sees how it is loaded. */
+import { make, paragraph } from '../dom.js';
+import { openModel } from './loading.js';
+import { placeOf } from './models-dialog.js';
+
+/** @typedef {{anchor: HTMLElement, signal: AbortSignal}} Where  anchor: the strip is before it; signal: ends both */
+
+/** @param {Where} where @param {string} title @param {...Node} parts */
+function strip({ anchor }, title, ...parts) {
+  const made = make('section', { className: 'strip', 'aria-labelledby': 'second-model-title' },
+    make('h2', { id: 'second-model-title' }, title), ...parts);
+  anchor.before(made);
+  return made;
+}
+
+/** Asks a question, and returns the value of the button that the reader takes; the first one is the usual choice.
+ * Rejects if the signal is aborted. @template T @param {Where} where @param {string} title @param {string} about
+ * @param {{text: string, value: T}[]} choices @returns {Promise<T>} */
+export async function askAbout(where, title, about, choices) {
+  const { signal } = where;
+  signal.throwIfAborted();
+  return new Promise((resolve, reject) => {
+    const buttons = choices.map(({ text, value }, i) => make('button', { type: 'button', className: i ? '' : 'primary',
+      onclick() {
+        end();
+        resolve(value);
+      } }, text));
+    const abort = () => {
+      end();
+      reject(signal.reason);
+    };
+    const shown = strip(where, title, paragraph(about), make('div', { className: 'row' }, ...buttons));
+    const end = () => {
+      shown.remove();
+      signal.removeEventListener('abort', abort);
+    };
+    signal.addEventListener('abort', abort);
+    buttons[0].focus();
+  });
+}
+
+/** Loads a model, which the page need not share.
+ * @param {string} source @param {Where} where @param {string} title
+ * @param {import('../../api/plumb.js').LoadOptions} [options] */
+export async function loadSecond(source, where, title, options) {
+  const bar = make('progress', { max: 1, 'aria-labelledby': 'second-model-title' }), line = paragraph('Connecting');
+  const shown = strip(where, title, bar, line);
+  try {
+    return await openModel(source, { ...options, reserve: false, signal: where.signal }, bar, line);
+  } finally {
+    shown.remove();
+  }
+}
+
+/** Loads an offered model.  A host of the page may lack its file; then it comes from the hub.
+ * @param {typeof import('./offered.js').OFFERED[number]} offered @param {Where} where */
+export async function loadOffered({ url, hub, name }, where) {
+  return loadSecond(await placeOf(url) === 'nowhere' ? hub : url, where, `Loading ${name}`);
+}
