@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { prompts, realPath } from '../node/helpers.mjs';
-import { LONG, TINY, answer, open, put, setUp, state, stored, whole } from './chat-page.mjs';
+import { LONG, TINY, answer, holdModel, open, put, setUp, state, stored, whole } from './chat-page.mjs';
 
 const where = await setUp();
 let page, model;
@@ -95,9 +95,12 @@ test('an edited message that becomes too long is not sent, and the messages afte
 });
 
 test('a message that turns out too long once the model is loaded can be edited and is not retried', async () => {
-  page = await open(where);
+  let release = () => {};
+  page = await open(where, '', {}, async page => { release = await holdModel(page); });
   await page.fill('#prompt', 'red green blue '.repeat(3000));
   await page.keyboard.press('Enter');
+  await page.locator('#log > .user').waitFor();
+  release();
   await page.locator('#log .problem').waitFor();
   assert.match(await page.textContent('#log .problem'), /^This is too long for the context\. Shorten the message/);
   assert.equal(await page.getByRole('button', { name: 'Try again' }).and(page.locator(':visible')).count(), 0);

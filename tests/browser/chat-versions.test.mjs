@@ -36,6 +36,7 @@ test('an edit in the middle begins a version; arrows turn to the old one with al
     assert.deepEqual(await said(), old);
     assert.deepEqual(await versions(), ['1 / 2']);
     assert.ok(await page.getByRole('button', { name: 'Earlier version' }).isDisabled());
+    while ((await stored(page))[0].messages[2].content !== 'Two');
     await page.reload();
     await state(page, 'ready');
     assert.deepEqual(await said(), old);

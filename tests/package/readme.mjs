@@ -2,7 +2,7 @@
  * before an example and says where it runs:
  *
  *   <!-- run: node -->  <!-- run: browser -->  <!-- run: both -->
- *   <!-- run: vue -->   <!-- run: extension manifest.json -->, a file of a recipe: its first line is a comment with the
+ *   <!-- run: react --> <!-- run: extension manifest.json -->, a file of a recipe: its first line is a comment with the
  *                       name of the file, or the mark has the name
  *   <!-- types: electron -->, the same, but it is not run
  *
@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path';
 import { root } from './helpers.mjs';
 
 /** Marks of recipes. */
-export const RECIPES = ['next', 'vue', 'svelte', 'electron', 'extension', 'serviceworker', 'runtimes'];
+export const RECIPES = ['next', 'react', 'vue', 'svelte', 'electron', 'extension', 'serviceworker', 'runtimes'];
 
 const PRELUDE = `import { Plumb, PlumbError } from 'plumb-llm';
 const model = await Plumb.load('models/SmolLM2-135M-Instruct.Q4_1.gguf');

@@ -1,5 +1,5 @@
-/** The recipes of web/README.md, with its own text, in Chromium: Vue and Svelte as Vite builds them, an extension and
- * a service worker.  That for Electron is only compiled.  Ground truth of the service worker: llama.cpp's token ids
+/** The recipes of web/README.md, with its own text, in Chromium: React, Vue and Svelte as Vite builds them, an
+ * extension and a service worker.  That for Electron is only compiled.  Ground truth of the service worker: llama.cpp's token ids
  * (tests/vectors). */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -36,6 +36,13 @@ async function visit(t, folder) {
 
 /** How a page of each framework is mounted. */
 const MOUNT = {
+  react: `import { createElement, StrictMode } from 'react';
+    import { createRoot } from 'react-dom/client';
+    import App from './App.jsx';
+    const root = createRoot(document.body.appendChild(document.createElement('main')));
+    window.show = source => root.render(createElement(StrictMode, null, createElement(App, { source })));
+    window.unmount = () => root.unmount();
+    window.show();`,
   vue: `import { createApp } from 'vue';
     import App from './App.vue';
     const app = createApp(App);
@@ -46,33 +53,51 @@ const MOUNT = {
     const app = mount(App, { target: document.body });
     window.unmount = () => unmount(app);`,
 };
-const PLUGINS = {
-  vue: "import plugin from '@vitejs/plugin-vue';",
-  svelte: "import { svelte as plugin } from '@sveltejs/vite-plugin-svelte';",
+/** The configuration of Vite for each. */
+const VITE = {
+  react: 'export default {};',
+  vue: "import vue from '@vitejs/plugin-vue';\nexport default { plugins: [vue()] };",
+  svelte: "import { svelte } from '@sveltejs/vite-plugin-svelte';\nexport default { plugins: [svelte()] };",
 };
-for (const framework of ['vue', 'svelte']) {
+for (const framework of ['react', 'vue', 'svelte']) {
   test(`${framework}: a component loads a model, shows its answer, and frees it`, async t => {
     const folder = project();
     writeRecipe(framework, folder);
-    for (const name of ['vue', '@vue', 'svelte', '@sveltejs', '@vitejs', 'esm-env', 'vite']) {
-      symlinkSync(join(packages, name), join(folder, 'node_modules', name));
-    }
-    writeFileSync(join(folder, 'vite.config.js'), `${PLUGINS[framework]}\nexport default { plugins: [plugin()] };\n`);
+    for (const name of ['react', 'react-dom', 'scheduler', 'vue', '@vue', 'svelte', '@sveltejs', '@vitejs', 'esm-env',
+      'vite']) symlinkSync(join(packages, name), join(folder, 'node_modules', name));
+    writeFileSync(join(folder, 'vite.config.js'), VITE[framework]);
     writeFileSync(join(folder, 'index.html'),
       '<!doctype html><link rel="icon" href="data:,"><body><script type="module" src="main.js"></script></body>');
     writeFileSync(join(folder, 'main.js'), `import { Plumb } from 'plumb-llm';
       const { load } = Plumb;
-      Plumb.load = (...args) => window.loading = load.apply(Plumb, args);
+      window.loads = [];
+      Plumb.load = (...args) => {
+        window.loads.push(load.apply(Plumb, args));
+        return window.loads.at(-1);
+      };
       ${MOUNT[framework]}`);
-    execFileSync(process.execPath, ['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'error'],
-      { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] });
+    // Only the development build of React mounts a component twice, as in StrictMode.
+    const NODE_ENV = framework === 'react' ? 'development' : 'production';
+    execFileSync(process.execPath, ['node_modules/vite/bin/vite.js', 'build', '--logLevel', 'error',
+      '--mode', NODE_ENV], { cwd: folder, env: { ...process.env, NODE_ENV }, stdio: ['ignore', 'pipe', 'inherit'] });
     const { page, problems } = await visit(t, join(folder, 'dist'));
+    /** What each load has led to: what its model says, or the error. */
+    const states = () => page.evaluate(() => Promise.all(window.loads.map(loading =>
+      loading.then(model => model.feed([1])).then(() => 'open', ({ name, code }) =>
+        name === 'AbortError' ? name : code))));
     await page.click('button:enabled');
     await page.waitForFunction(() => document.querySelector('p').textContent.length > 1);
+    if (framework === 'react') {
+      assert.deepEqual(await states(), ['AbortError', 'open']);
+      await page.evaluate(() => window.show('/models/none.gguf'));
+      await page.locator('p', { hasText: 'none.gguf' }).waitFor();
+      await page.evaluate(() => window.show('/models/SmolLM2-135M-Instruct.Q4_1.gguf?again'));
+      await page.waitForSelector('button:enabled');
+    }
     await page.evaluate(() => window.unmount());
-    const code = await page.evaluate(async () =>
-      (await window.loading).feed([1]).then(() => 'open', error => error.code));
-    assert.deepEqual([code, problems], ['PLUMB_ERROR_STATE', []]);
+    const ends = await states();
+    assert.equal(ends.length, framework === 'react' ? 4 : 1);
+    assert.deepEqual([ends.filter(end => end === 'open'), ends.at(-1), problems], [[], 'PLUMB_ERROR_STATE', []]);
   });
 }
 
