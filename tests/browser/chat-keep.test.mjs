@@ -427,8 +427,10 @@ test('selecting the open conversation again, or Escape that ends an IME composit
     assert.equal(await page.getAttribute('body', 'data-state'), 'answering');
     await compose('#prompt');
     assert.equal(await page.getAttribute('body', 'data-state'), 'answering');
-    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');   // the list of conversations has the focus
     await state(page, 'ready');
+    assert.match(await page.locator('#log .figures').last().textContent(), /stopped$/);
+    assert.ok(await page.isVisible('#chats'));
     await page.locator('#log > .user').hover();
     await page.locator('#log > .user').getByRole('button', { name: 'Edit' }).click();
     await compose('.editor textarea');

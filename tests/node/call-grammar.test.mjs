@@ -8,7 +8,8 @@ import { Plumb } from '../../web/node/index.js';
 import { AnswerReader } from '../../web/answers/answer.js';
 import { callGrammar } from '../../web/answers/call-grammar.js';
 import { byteGrammars, follow as followIn, randomText } from './byte-grammars.mjs';
-import { fails, random, realPath, root, textOf } from './helpers.mjs';
+import { fails, random, root, textOf } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 import { formatOf, TEMPLATES } from './templates.mjs';
 
 const { tools: TOOLS, cases } = JSON.parse(readFileSync(`${root}tests/vectors/toolcalls/cases.json`, 'utf8'));
@@ -274,7 +275,7 @@ describe('SmolLM2, whose template has no tools, at temperature 1.5', () => {
   const hot = { temperature: 1.5, topP: 1, minP: 0, maxTokens: 250 };
   const isWeather = new Ajv().compile(WEATHER.function.parameters);
   let model;
-  before(async () => { model = await Plumb.load(realPath); });
+  before(async () => { model = await Plumb.load(smallPath); });
   after(() => model.close());
   const ask = async (toolChoice, options = {}) => {
     const chat = model.chat({ tools: [WEATHER, NOW], parallelToolCalls: false });

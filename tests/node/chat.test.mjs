@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { fails, prompts, realPath, root, textOf } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 const asked = prompts[1];
 const GREEDY = { temperature: 0, maxTokens: 12 };
@@ -213,7 +214,7 @@ describe('the default model', () => {
 describe('a context of 160 tokens', () => {
   /** @type {import('../../web/api/plumb.js').Model} */
   let model;
-  before(async () => { model = await Plumb.load(realPath, { precision: 'exact16', contextLength: 160 }); });
+  before(async () => { model = await Plumb.load(smallPath, { precision: 'exact16', contextLength: 160 }); });
   after(() => model.close());
   const questions = ['red', 'cats', 'Rome', 'the Nile', 'oaks', 'eels'].map(what => `Tell me all about ${what}.`);
   const GREEDY = { temperature: 0, maxTokens: 20 };
@@ -311,8 +312,8 @@ describe('a context of 160 tokens', () => {
   });
 
   test('with sinks a text may be longer than the context; otherwise it may not', async () => {
-    const [end] = await model.tokenize('<|im_end|>', { parseSpecial: true });
-    const long = { temperature: 0, sinks: 4, logitBias: { [end]: -Infinity } };
+    const ends = await model.tokenize('<|im_end|><|endoftext|><reponame><file_sep>', { parseSpecial: true });
+    const long = { temperature: 0, sinks: 4, logitBias: Object.fromEntries([...ends].map(end => [end, -Infinity])) };
     await textOf(model.generate([user('Count.')], { ...long, maxTokens: 400 }));
     assert.deepEqual([model.lastStats?.tokens, model.lastStats?.finishReason], [400, 'length']);
     await textOf(model.generate([user('Count.')], long));

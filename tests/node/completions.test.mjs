@@ -9,6 +9,7 @@ import { VERSION } from '../../web/openai/answering.js';
 import { Plumb } from '../../web/node/index.js';
 import { OpenAI } from '../../web/node/openai.js';
 import { fails, prompts, realPath, root, server, textOf, tinyPath } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 const asked = prompts[1];
 const { messages } = asked;
@@ -272,7 +273,7 @@ describe('the default model', () => {
 });
 
 describe('the client', () => {
-  const models = { smol: realPath };
+  const models = { smol: smallPath };
   const load = { precision: /** @type {const} */ ('exact16') };
 
   test('models are loaded by name at first use, and stay', async t => {
@@ -303,7 +304,7 @@ describe('the client', () => {
   });
 
   test('a stream that nobody reads does not block its model, and can be read later', { timeout: 60000 }, async () => {
-    const client = new OpenAI({ models: { smol: realPath }, otherModels: true,
+    const client = new OpenAI({ models: { smol: smallPath }, otherModels: true,
       load: { ...load, contextLength: 64 } });
     const ask = params => client.chat.completions.create({ ...GREEDY, model: 'smol', stream: true, ...params });
     const unread = await ask();
@@ -385,7 +386,7 @@ describe('the client', () => {
       await fails(client.chat.completions.create({ model, messages }), 'PLUMB_ERROR_IO',
         /no such file.*is not in the models of new OpenAI\(\{ models \}\) \(there are none\), so .* a URL or a path/);
     }
-    const named = new OpenAI({ models: { smol: `${root}none.gguf`, other: realPath } });
+    const named = new OpenAI({ models: { smol: `${root}none.gguf`, other: smallPath } });
     for (const model of ['gpt', tinyPath, '/etc/passwd', 'http://127.0.0.1:1/', '__proto__']) {   // a stranger's word
       const why = /^(chat\.completions|embeddings)\.create: model ".*" is not in .* \("smol", "other"\); otherModels/;
       await fails(named.chat.completions.create({ model, messages }), 'PLUMB_ERROR_ARGUMENT', why);
@@ -393,7 +394,7 @@ describe('the client', () => {
     }
     await fails(new OpenAI({ models: {} }).chat.completions.create({ model: tinyPath, messages }),
       'PLUMB_ERROR_ARGUMENT', /\(there are none\)/);
-    const open = new OpenAI({ models: { smol: realPath }, otherModels: true });
+    const open = new OpenAI({ models: { smol: smallPath }, otherModels: true });
     await fails(open.chat.completions.create({ model: 'gpt', messages }), 'PLUMB_ERROR_IO', /\("smol"\), so it was/);
     await fails(named.chat.completions.create({ model: 'smol', messages }), 'PLUMB_ERROR_IO',
       /none\.gguf: [^;]*no such file[^;]*$/);

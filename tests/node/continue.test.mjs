@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { fails, realPath, realWithTemplate, root, tinyPath } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 import { promptOf, TEMPLATES } from './templates.mjs';
 
 const { conversations, expected } = JSON.parse(readFileSync(`${root}tests/vectors/continue/expected.json`, 'utf8'));
@@ -140,7 +141,7 @@ test('reasoning is continued as reasoning, and content behind it as content', as
 /* ---- templates of one's own ---- */
 
 test('chatTemplate is used instead of the file\'s, and can be replaced', async t => {
-  const model = await Plumb.load(realPath, { chatTemplate: '{{ bos_token }}Q: {{ messages[0].content }} A:' });
+  const model = await Plumb.load(smallPath, { chatTemplate: '{{ bos_token }}Q: {{ messages[0].content }} A:' });
   t.after(() => model.close());
   const ask = [{ role: 'user', content: 'Why?' }];
   assert.equal(await model.applyChatTemplate(ask), '<|im_start|>Q: Why? A:');
@@ -152,14 +153,14 @@ test('chatTemplate is used instead of the file\'s, and can be replaced', async t
     assert.throws(() => { model.chatTemplate = /** @type {any} */ (wrong); },
       /chatTemplate is ("[^"]*"|5), expected the text of a chat template, in which \{\{ or \{% is, or 'chatml'/);
   }
-  await fails(Plumb.load(realPath, { chatTemplate: 'chat.jinja' }), 'PLUMB_ERROR_ARGUMENT', /text of a chat template/);
+  await fails(Plumb.load(smallPath, { chatTemplate: 'chat.jinja' }), 'PLUMB_ERROR_ARGUMENT', /text of a chat template/);
   model.chatTemplate = '{{ nonsense(';
   await fails(model.applyChatTemplate(ask), 'PLUMB_ERROR_TEMPLATE', /line 1/);
   assert.deepEqual(model.warnings.filter(({ code }) => code === 'template'), []);
 });
 
 test('the format of answers is that of the template in use', async t => {
-  const model = await Plumb.load(realPath, { chatTemplate: THINKS });
+  const model = await Plumb.load(smallPath, { chatTemplate: THINKS });
   t.after(() => model.close());
   const create = async () => (await model.chat.completions.create({ messages: [{ role: 'user', content: 'Hi' }],
     temperature: 0, max_tokens: 12, reasoning_budget: 4 })).choices[0].message;

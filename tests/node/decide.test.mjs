@@ -8,9 +8,10 @@ import { Engine } from '../../web/engine/engine.js';
 import { fitCalibration, Plumb } from '../../web/node/index.js';
 import { bits, COMPLAINT, CASES, examplesOf, QUESTIONS, SUM } from './decisions.mjs';
 import { fails, random, realPath, root, textOf, tinyPath } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 const OPTIONS = { threads: 1, worker: false, contextLength: 1024 };
-const model = await Plumb.load(realPath, OPTIONS);
+const model = await Plumb.load(smallPath, OPTIONS);
 test.after(() => model.close());
 
 /** What a user's message says of each question. */
@@ -167,7 +168,7 @@ test('no bit depends on the order of questions and labels, on threads, workers, 
   for (const one of both) assert.equal(bits(one.answers), expected);
   await busy;
   for (const options of [{ ...OPTIONS, threads: 2, worker: true }, { ...OPTIONS, contextLength: 300 }]) {
-    const other = await Plumb.load(realPath, options);
+    const other = await Plumb.load(smallPath, options);
     assert.equal(bits((await other.decide(COMPLAINT, QUESTIONS)).answers), expected);
     await other.close();
   }
@@ -414,7 +415,9 @@ test('exp and log are within 2 ulp, and have the bits of the engine\'s', async t
 });
 
 test('the numbers are those of every host', async () => {
-  const { answers } = await model.decide(COMPLAINT, QUESTIONS);
+  const real = await Plumb.load(realPath, OPTIONS);
+  const { answers } = await real.decide(COMPLAINT, QUESTIONS);
+  await real.close();
   const fitted = CASES.map(one => fitCalibration(examplesOf(one)));
   const sum = createHash('sha256').update(bits(answers) + JSON.stringify(fitted)).digest('hex');
   assert.equal(sum, SUM);

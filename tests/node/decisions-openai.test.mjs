@@ -8,10 +8,11 @@ import Theirs from 'openai';
 import { Plumb, PlumbError } from '../../web/node/index.js';
 import { createHandler } from '../../web/node/fetch.js';
 import Ours from '../../web/node/openai.js';
-import { compiles, fails, realPath, tinyPath } from './helpers.mjs';
+import { compiles, fails, tinyPath } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 const OPTIONS = { threads: 1, worker: false, contextLength: 1024 };
-const model = await Plumb.load(realPath, OPTIONS);
+const model = await Plumb.load(smallPath, OPTIONS);
 test.after(() => model.close());
 
 const TICKET = 'I was charged twice, and nobody answers.';
@@ -37,9 +38,9 @@ const SAME = {
 };
 
 test('OpenAI\'s client asks and gets the numbers of model.decide', async t => {
-  const ours = new Ours({ models: { smol: realPath }, load: OPTIONS });
+  const ours = new Ours({ models: { smol: smallPath }, load: OPTIONS });
   t.after(() => ours.close());
-  const handler = createHandler({ models: { smol: realPath }, load: OPTIONS });
+  const handler = createHandler({ models: { smol: smallPath }, load: OPTIONS });
   t.after(() => handler.close());
   const theirs = new Theirs({ apiKey: 'none', maxRetries: 0, baseURL: 'http://localhost/v1',
     fetch: (url, request) => handler(new Request(url, request)) });
@@ -88,7 +89,7 @@ test('an input of messages, JSON and calls is a conversation', async () => {
 });
 
 test('TypeSafe\'s client asks and gets the numbers of model.decide', async t => {
-  const handler = createHandler({ models: { smol: realPath }, load: OPTIONS });
+  const handler = createHandler({ models: { smol: smallPath }, load: OPTIONS });
   t.after(() => handler.close());
   const client = new TypeSafeClient({ apiKey: 'none', baseURL: 'http://localhost', timeout: 60000,
     fetch: (url, request) => handler(new Request(url, request)) });

@@ -4,10 +4,11 @@ import { after, before, test } from 'node:test';
 import Ajv from 'ajv/dist/2020.js';
 import { Plumb } from '../../web/node/index.js';
 import { partialValue } from '../../web/api/object.js';
-import { fails, realPath, repeats, textOf } from './helpers.mjs';
+import { fails, repeats, textOf } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 let model;
-before(async () => { model = await Plumb.load(realPath); });
+before(async () => { model = await Plumb.load(smallPath); });
 after(() => model.close());
 
 const ajv = new Ajv({ strict: false });

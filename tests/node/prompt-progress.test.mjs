@@ -3,12 +3,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
-import { fails, realPath, textOf } from './helpers.mjs';
+import { fails, textOf } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 for (const worker of [false, true]) {
   test(`the progress of a prompt goes up to all of its tokens, and a second one begins after the first (worker: ${
     worker})`, async t => {
-    const model = await Plumb.load(realPath, { threads: 1, worker, contextLength: 1024 });
+    const model = await Plumb.load(smallPath, { threads: 1, worker, contextLength: 1024 });
     t.after(() => model.close());
     const ids = await model.tokenize('One, two, three, four. '.repeat(60));
     const progress = async prompt => {
@@ -33,7 +34,7 @@ for (const worker of [false, true]) {
 }
 
 test('an onPromptProgress that is not a function is refused', async t => {
-  const model = await Plumb.load(realPath, { threads: 1, worker: false, contextLength: 64 });
+  const model = await Plumb.load(smallPath, { threads: 1, worker: false, contextLength: 64 });
   t.after(() => model.close());
   await fails(textOf(model.generate('x', { onPromptProgress: true })), 'PLUMB_ERROR_ARGUMENT',
     /onPromptProgress is true/);

@@ -5,7 +5,8 @@ import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { Plumb } from '../../web/node/index.js';
-import { realPath, root, tinyPath } from './helpers.mjs';
+import { root, tinyPath } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 const CYCLES = 12, EARLY = 5;
 /** The newest of each line, from npm; process.execPath is the one that runs the tests. */
@@ -22,7 +23,7 @@ for (const node of NODES) {
         import { Plumb } from '${root}web/node/index.js';
         const held = [];
         for (let i = 0; i < ${CYCLES}; i++) {
-          const model = await Plumb.load('${realPath}', { worker: ${worker} });
+          const model = await Plumb.load('${smallPath}', { worker: ${worker} });
           for await (const _ of model.generate('Hello', { maxTokens: 1 }));
           await model.close();
           held.push(Number(/VmRSS:\\s+(\\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))[1]) / 1024);

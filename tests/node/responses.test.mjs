@@ -9,6 +9,7 @@ import { createHandler } from '../../web/node/fetch.js';
 import { Plumb } from '../../web/node/index.js';
 import { Responses } from '../../web/openai/responses.js';
 import { fails, realPath, realWithTemplate } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 const TURNS = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}{% endfor %}'
   + '{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n" }}';
@@ -26,22 +27,23 @@ const GREEDY = { model: 'smol', temperature: 0, max_output_tokens: 12 };
 let handler;
 /** @type {OpenAI} */
 let client;
-/** @type {import('../../web/api/plumb.js').Model} */
-let model;
+/** Models: the small one, whose answers do not end, and the default one. @type {import('../../web/api/plumb.js').Model} */
+let model, real;
 before(async () => {
-  model = await Plumb.load(realPath, { threads: 1 });
+  [model, real] = await Promise.all([smallPath, realPath].map(path => Plumb.load(path, { threads: 1 })));
   const thinker = realWithTemplate(`${TURNS}{{ "<think>\\n" }}{% endif %}`);
-  handler = createHandler({ models: { smol: realPath, thinker }, load: { threads: 1 } });
+  handler = createHandler({ models: { smol: smallPath, real: realPath, thinker }, load: { threads: 1 } });
   client = new OpenAI({ apiKey: 'none', baseURL: 'http://plumb.invalid/v1', fetch: handler, maxRetries: 0 });
 });
 after(async () => {
   await handler.close();
   await model.close();
+  await real.close();
 });
 
 /** What chat.completions answers. @param {any[]} messages @param {object} [more] */
-async function chat(messages, more) {
-  const answer = await model.chat.completions.create({ messages, temperature: 0, max_tokens: 12, ...more });
+async function chat(messages, more, of = model) {
+  const answer = await of.chat.completions.create({ messages, temperature: 0, max_tokens: 12, ...more });
   return { ...answer.choices[0].message, usage: answer.usage };
 }
 /** A response without what differs from call to call. @param {any} response */
@@ -54,13 +56,13 @@ const eventsOf = async stream => {
 };
 
 test('a response has the answer of chat.completions, in OpenAI\'s object', async () => {
-  const { content, usage } = await chat([user(QUESTION)]);
-  const metadata = { task: '1' }, response = await client.responses.create({ ...GREEDY, input: QUESTION, metadata });
+  const { content, usage } = await chat([user(QUESTION)], {}, real), metadata = { task: '1' };
+  const response = await client.responses.create({ ...GREEDY, model: 'real', input: QUESTION, metadata });
   assert.match(response.id, /^resp_[0-9a-f]{48}$/);
   assert.match(response.output[0].id, /^msg_[0-9a-f]{24}$/);
   assert.ok(Math.abs(response.created_at - Date.now() / 1000) < 600);
   assert.deepEqual(same(response), {
-    object: 'response', status: 'completed', model: 'smol', error: null, incomplete_details: null, output_text: content,
+    object: 'response', status: 'completed', model: 'real', error: null, incomplete_details: null, output_text: content,
     output: [{ type: 'message', status: 'completed', role: 'assistant',
       content: [{ type: 'output_text', annotations: [], text: content, logprobs: [] }] }],
     usage: {
@@ -75,7 +77,7 @@ test('a response has the answer of chat.completions, in OpenAI\'s object', async
 });
 
 test('the events come in their order, and OpenAI\'s package joins them to the same response', async () => {
-  const body = { ...GREEDY, input: QUESTION, include: ['message.output_text.logprobs'], top_logprobs: 2 };
+  const body = { ...GREEDY, model: 'real', input: QUESTION, include: ['message.output_text.logprobs'], top_logprobs: 2 };
   const whole = await client.responses.create(body), [{ content: [part] }] = whole.output;
   const events = await eventsOf(await client.responses.create({ ...body, stream: true }));
   assert.deepEqual(events.map(({ sequence_number }) => sequence_number), events.map((_, i) => i));
@@ -171,9 +173,9 @@ test('responses are kept up to a number of characters, the least recently used a
 });
 
 test('calls of tools are items, in a stream with their arguments', async () => {
-  const body = { ...GREEDY, max_output_tokens: 40, tools: [ADD], input: 'Add 4 and 7.' };
+  const body = { ...GREEDY, model: 'real', max_output_tokens: 40, tools: [ADD], input: 'Add 4 and 7.' };
   const { tool_calls: [call] } = await chat([user(body.input)], { tools: DEEP, tool_choice: 'required', max_tokens: 40,
-    parallel_tool_calls: false });
+    parallel_tool_calls: false }, real);
   for (const tool_choice of ['required', { type: 'function', name: 'add' },
     { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', name: 'add' }] }]) {
     const { output, ...whole } = await client.responses.create({ ...body, tool_choice, parallel_tool_calls: false });
@@ -251,7 +253,7 @@ test('an answer that is cut off is incomplete', async () => {
 });
 
 test('truncation leaves out the oldest turns, but not the system message', async () => {
-  const small = await Plumb.load(realPath, { threads: 1, contextLength: 256 });
+  const small = await Plumb.load(smallPath, { threads: 1, contextLength: 256 });
   const responses = new Responses(async () => ({ model: small, free() {} }));
   const system = { role: 'system', content: 'Be brief.' }, turn = [user('word '.repeat(150)),
     { role: 'assistant', content: 'Yes.' }];
@@ -266,7 +268,7 @@ test('truncation leaves out the oldest turns, but not the system message', async
 });
 
 test('a stream whose model is closed ends with response.failed, a whole response rejects', async () => {
-  const doomed = await Plumb.load(realPath, { threads: 1 });
+  const doomed = await Plumb.load(smallPath, { threads: 1 });
   let held = 0;
   const responses = new Responses(async () => {
     held++;

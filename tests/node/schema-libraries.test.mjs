@@ -11,10 +11,11 @@ import { type } from 'arktype';
 import * as v from 'valibot';
 import { z } from 'zod';
 import { Plumb } from '../../web/node/index.js';
-import { fails, realPath, root } from './helpers.mjs';
+import { fails, root } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 let model;
-before(async () => { model = await Plumb.load(realPath); });
+before(async () => { model = await Plumb.load(smallPath); });
 after(() => model.close());
 
 const hot = { temperature: 1.5, topK: 0, topP: 1, minP: 0, maxTokens: 200 };

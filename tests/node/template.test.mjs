@@ -6,13 +6,14 @@ import { after, before, describe, test } from 'node:test';
 import { Templates } from '../../web/engine/templates.js';
 import { Plumb } from '../../web/node/index.js';
 import { platform } from '../../web/node/platform.js';
-import { fails, realPath, tiny, withTemplate } from './helpers.mjs';
+import { fails, tiny, withTemplate } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 import { promptOf } from './templates.mjs';
 
 describe('SmolLM2\'s vocabulary and template', () => {
   /** @type {import('../../web/api/plumb.js').Model} */
   let model;
-  before(async () => { model = await Plumb.load(realPath, { contextLength: 64 }); });
+  before(async () => { model = await Plumb.load(smallPath, { contextLength: 64 }); });
   after(() => model.close());
 
   /** <|im_start|>ROLE\nCONTENT<|im_end|>\n for each message, everything but the two special tokens plain. */

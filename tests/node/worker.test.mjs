@@ -9,7 +9,8 @@ import { platform } from '../../web/node/platform.js';
 import { createHost } from '../../web/engine/host.js';
 import { createPlumb } from '../../web/api/plumb.js';
 import { Remote, serve } from '../../web/base/protocol.js';
-import { fails, realPath, textOf, tiny, tinyPath } from './helpers.mjs';
+import { fails, textOf, tiny, tinyPath } from './helpers.mjs';
+import { smallPath } from './small.mjs';
 
 /** Makes a hang fail. */
 const LIMIT = { timeout: 20000 };
@@ -27,7 +28,7 @@ test('a worker gives the same output as the model in this thread', async () => {
 test('the engine does not block the event loop unless worker is false', async () => {
   /** How often the event loop turns while one batch of a prompt is computed. @param {object} options */
   const turns = async options => {
-    const model = await Plumb.load(realPath, { threads: 1, ...options });
+    const model = await Plumb.load(smallPath, { threads: 1, ...options });
     let n = 0, done = false;
     const feeding = model.feed(new Int32Array(64).fill(65)).finally(() => { done = true; });
     for (; !done; n++) await new Promise(resolve => setImmediate(resolve));

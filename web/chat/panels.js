@@ -36,6 +36,8 @@ export function createPanel(id, button, changed) {
   });
   panel.addEventListener('keydown', event => {
     if (event.key !== 'Escape' || event.isComposing || event.defaultPrevented) return;
+    // It stops a growing answer first, if the panel does not cover it.
+    if (beside.matches && document.body.dataset.state === 'answering') return;
     event.preventDefault();
     close();
   });
