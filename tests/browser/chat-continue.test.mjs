@@ -1,18 +1,21 @@
 /** An answer goes on after whatever has cut it off: the reader, a reload, a page that is left, a failed engine.  The
  * page shows how far a prompt is read.  chat-limits.test.mjs has the limits of tokens. */
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { afterEach, test } from 'node:test';
 import { afterReasoning } from '../../web/chat/conversation/continuation.js';
-import { LONG, TINY, ask, open, setUp, state, stored } from './chat-page.mjs';
+import { Plumb } from '../../web/node/index.js';
+import { root, tiny, withTemplate } from '../node/helpers.mjs';
+import { LONG, TINY, ask, begin, open, put, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 let page;
 const said = () => page.textContent('#log > .assistant .text').then(text => text.trim());
 const grown = n => page.waitForFunction(n =>
   document.querySelector('#log > .assistant .text').textContent.length > n, n);
-const settings = page => page.addInitScript(() => {
-  localStorage['plumb.settings'] = '{"temperature":0,"maxTokens":1000}';
-});
+const withSettings = values => page => page.addInitScript(text => { localStorage['plumb.settings'] = text; },
+  JSON.stringify(values));
+const settings = withSettings({ temperature: 0, maxTokens: 1000 });
 afterEach(async () => {
   assert.deepEqual(page?.problems ?? [], []);
   await page?.context().close();
@@ -66,6 +69,37 @@ test('an answer whose engine fails shows why, and continues', async () => {
   await state(page, 'ready');
   await goesOn();
   assert.equal(await page.locator('#log .problem').count(), 0);
+});
+
+/** Shows messages with their calls. */
+const TEMPLATE = '{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %} '
+  + '{{ c.function.name }} {{ c.function.arguments }}{% endfor %}; {% endfor %}assistant: ';
+
+test('a text behind calls continues, with the calls before it', async () => {
+  const calls = [{ id: 'c1', name: 'calculate', arguments: '{"expression":"12*7"}', result: '84' }];
+  const cut = { by: 'limit', tokens: 2 };
+  const file = withTemplate(tiny, TEMPLATE);
+  writeFileSync(`${root}build/chat/calls.gguf`, file);
+  page = await open(where, '?model=/build/chat/calls.gguf', {}, withSettings({ temperature: 0, maxTokens: 6 }));
+  await state(page, 'ready');
+  await put(page, [{ messages: [{ role: 'user', content: 'How much is 12 times 7?' },
+    { role: 'assistant', content: 'It is', steps: [{ content: 'Let me see.', calls }], cut }] }]);
+  await begin(page, () => page.getByRole('button', { name: 'Continue' }).click());
+  await state(page, 'ready');
+  const [{ messages: [, { content, steps, cut: after }] }] = await stored(page);
+  assert.ok(content.startsWith('It is') && content.length > 5, content);
+  assert.deepEqual(steps, [{ content: 'Let me see.', calls }]);
+  assert.deepEqual(after, { by: 'limit', tokens: 8 });
+  // The model continues what it is given by the template: the call, its result, and the beginning of the text.
+  const model = await Plumb.load(new Blob([file]), { threads: 1 });
+  const { id, name, arguments: given, result } = calls[0];
+  const prompt = await model.tokenizeChat([{ role: 'user', content: 'How much is 12 times 7?' },
+    { role: 'assistant', content: 'Let me see.', tool_calls: [{ id, type: 'function',
+      function: { name, arguments: given } }] }, { role: 'tool', content: result, tool_call_id: id }]);
+  const begun = await model.tokenize('It is', { addSpecial: false });
+  const more = await model.generate([...prompt, ...begun], { temperature: 0, maxTokens: 6 });
+  await model.close();
+  assert.equal(content, `It is${more}`);
 });
 
 test('while a long prompt is read, a bar in the place of the answer shows how far and how fast', async () => {

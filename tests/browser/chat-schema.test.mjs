@@ -2,7 +2,7 @@
  * and the grammar binds them.  Ground truth: JSON.parse in Node, and the page's DOM. */
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import { LOOKS, TINY, answer, answers, open, put, screenshot, setUp, state, stored } from './chat-page.mjs';
+import { LOOKS, TINY, answer, answers, begin, open, put, screenshot, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp([]);
 let page;
@@ -51,16 +51,26 @@ test('the box of the schema names the line and column of what is not JSON, and t
     assert.deepEqual(Object.keys(value), ['title', 'mood', 'keywords']);
   });
 
-test('an answer under a schema that was cut off shows what is known of it, and cannot be continued', async () => {
+test('an answer under a schema that was cut off shows what is known of it, and continues under the schema', async () => {
   page = await open(where, `?model=${TINY}`, {}, settings({ schema: JSON.stringify(SCHEMA), maxTokens: 20 }));
   await state(page, 'ready');
   await answer(page, 'Hi');
   await page.getByText('The answer was cut off at the length limit').waitFor();
-  assert.equal(await page.getByRole('button', { name: 'Continue' }).count(), 0);
   const text = await page.textContent('.text pre');
   assert.throws(() => JSON.parse(text), 'it is the beginning of the JSON');
   const [, who] = /^\{"who":"([^"]*)/.exec(text);
   assert.deepEqual(await page.locator('.tree > li').allTextContents(), [`who "${who}"`]);
+  for (let i = 0, before = text; await page.locator('.cut').count(); i++) {
+    assert.ok(i < 20, `${before} has no end`);
+    await begin(page, () => page.getByRole('button', { name: 'Continue' }).click());
+    await state(page, 'ready');
+    const longer = await page.textContent('.text pre');
+    assert.ok(longer.startsWith(before) && longer.length > before.length, `${longer} behind ${before}`);
+    before = longer;
+  }
+  const member = '(?:7|true|null)';
+  assert.match(await page.textContent('.text pre'),
+    new RegExp(`^\\{"who":"(?:Ada|Bob) <b>","tags":\\[${member},${member}\\],"at":\\{"__proto__":"x"\\}\\}$`));
 });
 
 test('the inspector strikes through what the schema ruled out, and says how many tokens it allowed', async () => {

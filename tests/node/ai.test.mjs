@@ -123,15 +123,3 @@ test('the example of the guide answers', async t => {
   assert.ok(text.length > 0);
   await plumb.close();
 });
-
-test('the provider and its models have the types of @ai-sdk/provider', t => {
-  compiles(t, { 'types.mts': `
-    import type { EmbeddingModelV4, Experimental_DecisionModelV4, LanguageModelV4, ProviderV4 } from '@ai-sdk/provider';
-    import { createPlumb } from '../../web/ai.js';
-    const plumb = createPlumb({ models: { a: 'b' } });
-    const provider: ProviderV4 = plumb, language: LanguageModelV4 = plumb('a');
-    const embedding: EmbeddingModelV4 = plumb.embeddingModel('a');
-    const decision: Experimental_DecisionModelV4 = plumb.decisionModel('a');
-    export { provider, language, embedding, decision };
-  ` });
-});

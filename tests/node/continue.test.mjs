@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
+import Ajv from 'ajv';
 import { Plumb } from '../../web/node/index.js';
 import { fails, realPath, realWithTemplate, root, tinyPath } from './helpers.mjs';
 import { smallPath } from './small.mjs';
@@ -181,4 +182,29 @@ test('a file without a template has ChatML, and answers end before <|im_end|> wh
   assert.ok(piece.length > 1, 'or this is no test');
   const text = await model.generate(messages, { grammar: 'root ::= "a<|im_end|>" "b"*', maxTokens: 40 });
   assert.equal(text, 'a');
+});
+
+test('a bound answer goes on behind its beginning, wherever it was cut', async () => {
+  const model = await Plumb.load(smallPath), schema = { type: 'object', additionalProperties: false,
+    required: ['name', 'ages'], properties: { name: { type: 'string', maxLength: 12 },
+      ages: { type: 'array', minItems: 1, maxItems: 3, items: { type: 'integer', minimum: 0, maximum: 99 } } } };
+  const isThing = new Ajv().compile(schema), hot = { temperature: 1, seed: 3 };
+  for (const [begun, constraint] of ['', '{', '{"na', '{"name":"Ä"', '{"name":"A","ages":[1', '{"name":"A","ages":[1,9]}']
+    .map(text => [text, { schema }])) {
+    const text = await model.generate(`Ann: ${begun}`, { ...hot, ...constraint, begun });
+    assert.ok(isThing(JSON.parse(begun + text)), `${begun}${text}`);
+  }
+  assert.match(await model.generate('12', { ...hot, regex: '[0-9]{4}', begun: '12' }), /^[0-9]{2}$/);
+  const messages = [{ role: 'user', content: 'Who?' }, { role: 'assistant', content: '{"name":"' }];
+  const template = { continueFinalMessage: true }, chat = model.chat({ messages });
+  const said = await model.generate(messages, { ...hot, schema, begun: '{"name":"', template });
+  assert.ok(isThing(JSON.parse(`{"name":"${said}`)));
+  const refused = (options, message) => fails(async () => { await model.generate('a', options); },
+    'PLUMB_ERROR_ARGUMENT', message);
+  await refused({ schema, begun: '[' }, /./);
+  for (const options of [{ begun: 'a' }, { begun: 'a', schema, triggers: ['x'] }]) {
+    await refused(options, /begun needs a grammar/);
+  }
+  await fails(async () => { await chat.send('And?', { schema, begun: '{' }); }, 'PLUMB_ERROR_ARGUMENT', /./);
+  await model.close();
 });

@@ -117,26 +117,6 @@ test('TypeSafe\'s client asks and gets the numbers of model.decide', async t => 
   assert.ok(usage.input_tokens > 100 && usage.output_tokens === 0);
 });
 
-test('results have the types of both packages', t => {
-  compiles(t, { 'types.mts': `
-    import Theirs from 'openai';
-    import type { NoulResponse, ChoiceResponse, ScoreResponse, SystemOneRequest } from '@typesafe-ai/sdk';
-    import OpenAI from '../../web/openai.js';
-    const client = new OpenAI();
-    declare const params: Theirs.DecisionCreateParams;
-    const decision: Theirs.Decision = await client.decisions.create(params);
-    declare const request: SystemOneRequest;
-    const { answers } = await client.decisions.systemOne(request);
-    const all: Record<string, NoulResponse | ChoiceResponse | ScoreResponse> = answers;
-    const model = await import('../../web/index.js').then(({ Plumb }) => Plumb.load('x'));
-    const decided = await model.decide('x', { a: { type: 'boolean' }, b: { type: 'choice', choices: ['c', 'd'] } });
-    const value: boolean = decided.answers.a.value, label: string = decided.answers.b.value;
-    // @ts-expect-error
-    decided.answers.b.probability;
-    export { decision, all, value, label };
-  ` });
-});
-
 test('requests that cannot be answered are errors that name the place', async () => {
   const question = PARAMS.questions[0], ask = (more, questions = [question]) =>
     model.decisions.create({ input: 'a', questions, ...more });

@@ -1,6 +1,5 @@
-/** What the JavaScript tests share: models, servers that misbehave, the checks of an error and of types. */
+/** What the JavaScript tests share: models, servers that misbehave, the check of an error. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -129,20 +128,4 @@ export function realWithTemplate(template) {
   assert.ok(template.length <= length, `${template.length} of ${length} bytes`);
   file.write(template.padEnd(length), at);
   return file;
-}
-
-/** Fails unless TypeScript finds no mistake in files, whose imports are relative to a folder of build/.
- * @param {import('node:test').TestContext} t @param {Record<string, string>} files  their texts by name */
-export function compiles(t, files) {
-  const folder = mkdtempSync(join(root, 'build', 'types-'));
-  t.after(() => rmSync(folder, { recursive: true }));
-  const paths = Object.entries(files).map(([name, text]) => {
-    writeFileSync(join(folder, name), text);
-    return join(folder, name);
-  });
-  const { stdout, status } = spawnSync(process.execPath, [
-    `${root}node_modules/typescript/bin/tsc`, '--noEmit', '--strict', '--allowJs', '--skipLibCheck',
-    '--target', 'es2022', '--module', 'nodenext', '--lib', 'es2023,dom,dom.iterable', ...paths,
-  ], { encoding: 'utf8' });
-  assert.deepEqual([stdout, status], ['', 0]);
 }

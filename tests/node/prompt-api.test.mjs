@@ -144,20 +144,3 @@ test('the last session frees the model, and the next one loads it again', async 
   const Threaded = createLanguageModel(new Blob([tiny]), { threads: 1 });
   (await Threaded.create()).destroy();
 });
-
-test('it has the types of the Prompt API, but for the deprecated names', t => {
-  compiles(t, { 'types.mts': `
-    /// <reference types="dom-chromium-ai" />
-    import { createLanguageModel } from '../../web/prompt-api.js';
-    const Ours = createLanguageModel('x');
-    declare const options: LanguageModelCreateOptions, prompt: LanguageModelPrompt, more: LanguageModelPromptOptions;
-    type Old = 'inputUsage' | 'inputQuota' | 'measureInputUsage' | 'onquotaoverflow' | 'topK' | 'temperature'
-      | 'addEventListener' | 'removeEventListener' | 'clone' | 'append' | 'destroy' | 'oncontextoverflow';
-    const session = await Ours.create(options), same: Omit<LanguageModel, Old> = session;
-    const text: string = await session.prompt(prompt, more), state: Availability = await Ours.availability(options);
-    await session.append(prompt);
-    const copy: Omit<LanguageModel, Old> = await session.clone();
-    session.destroy();
-    export { same, text, state, copy };
-  ` });
-});

@@ -27,7 +27,8 @@ const GREEDY = { model: 'smol', temperature: 0, max_output_tokens: 12 };
 let handler;
 /** @type {OpenAI} */
 let client;
-/** Models: the small one, whose answers do not end, and the default one. @type {import('../../web/api/plumb.js').Model} */
+/** The small model, whose answers do not end, and the default one.
+ * @type {import('../../web/api/plumb.js').Model} */
 let model, real;
 before(async () => {
   [model, real] = await Promise.all([smallPath, realPath].map(path => Plumb.load(path, { threads: 1 })));
@@ -77,7 +78,8 @@ test('a response has the answer of chat.completions, in OpenAI\'s object', async
 });
 
 test('the events come in their order, and OpenAI\'s package joins them to the same response', async () => {
-  const body = { ...GREEDY, model: 'real', input: QUESTION, include: ['message.output_text.logprobs'], top_logprobs: 2 };
+  const body = { ...GREEDY, model: 'real', input: QUESTION, include: ['message.output_text.logprobs'],
+    top_logprobs: 2 };
   const whole = await client.responses.create(body), [{ content: [part] }] = whole.output;
   const events = await eventsOf(await client.responses.create({ ...body, stream: true }));
   assert.deepEqual(events.map(({ sequence_number }) => sequence_number), events.map((_, i) => i));

@@ -18,7 +18,8 @@ import { controlTokens, either, literal, without } from './gbnf.js';
  * @property {true} [json]  the answer is a JSON object
  * @property {SchemaOptions} [schemaOptions]  for schema and json
  * @property {string[]} [triggers]  the answer is free text until the first of these texts, and behind it what the
- *   option above says; it may also end before */
+ *   option above says; it may also end before
+ * @property {string} [begun]  the beginning of such a text, with which the prompt ends; the answer goes on behind it */
 
 /** The key of an option of generate that only beginAnswer gives: the grammar of a whole answer, with its reasoning, and
  * whether that comes only at the beginning.  It is no string, so that callers cannot have it among theirs.
@@ -32,9 +33,12 @@ export const CONSTRAINTS = /** @type {const} */ (['grammar', 'regex', 'schema', 
  * @param {string} where  the function's name, for the message @param {import('./gbnf.js').Vocabulary} model
  * @param {O} options @returns {Promise<Omit<O, keyof Constraint> & {grammar?: Grammar}>} */
 export async function withGrammar(where, model, options) {
-  const { grammar, regex, schema, json, schemaOptions, triggers, ...rest } = options;
+  const { grammar, regex, schema, json, schemaOptions, triggers, begun, ...rest } = options;
   const whole = /** @type {{[WHOLE]?: Whole}} */ (options)[WHOLE]?.grammar ?? grammarOf(where, options);
-  if (!triggers) return { ...rest, grammar: whole };
+  if (begun !== undefined && (!whole || triggers)) {
+    throw argumentError(`${where}: begun needs a grammar, a regex, a schema or json, and no triggers`);
+  }
+  if (!triggers) return { ...rest, grammar: whole && begun ? { ...whole, begun } : whole };
   if (!whole) throw argumentError(`${where}: triggers needs a grammar, a regex, a schema or json`);
   if (triggers.length === 0 || triggers.includes('')) {
     throw argumentError(`${where}: triggers is ${JSON.stringify(triggers)}, expected texts that are not empty`);

@@ -42,6 +42,9 @@ export async function beginAnswer(model, ids, about, options) {
   if (constraint) {
     const head = headOf(format, prompt, continued);
     const { grammar, ...rest } = await withGrammar('generate', model, options);
+    if (grammar?.begun && continued !== 'content') {
+      throw argumentError('begun: the prompt does not end with it; give continueFinalMessage in template, too');
+    }
     options = head.think ? rest : { ...rest, reasoningBudget: undefined };
     if (grammar) bound = { grammar: withHead(format, head, grammar, controls), warnings: [] };
   } else if (tools.length > 0) bound = callGrammar(format, tools, { required, parallel, prompt, controls });

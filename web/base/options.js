@@ -198,15 +198,15 @@ export const SAMPLING = { ...parameters('name', ({ low, high }) => [low, high]),
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, sinks: count, stop, signal, logprobs, onToken: callback, onPromptProgress: callback,
   parseSpecial: boolean, template, reasoningBudget: maximum, special: texts, grammar: string, regex: text, schema,
-  json: oneOf(true), schemaOptions, triggers: texts,
+  json: oneOf(true), schemaOptions, triggers: texts, begun: string,
 };
 /** The options of schemaOptions. */
 const SCHEMA_OPTIONS = {
   strict: boolean, whitespace: oneOf(...JSON_SPACES), order: oneOf('schema', 'any'),
 };
 /* The options of generate that a chat takes as defaults for its answers.  A signal belongs to one answer, parseSpecial
- * to a prompt that is a string, and sinks to the whole chat. */
-const { sinks, ...ONE } = GENERATE, { parseSpecial: _, ...STEP } = ONE, { signal: __, ...ANSWER } = STEP;
+ * to a prompt that is a string, begun to one prompt, and sinks to the whole chat. */
+const { sinks, ...ONE } = GENERATE, { parseSpecial: _, begun: __, ...STEP } = ONE, { signal: ___, ...ANSWER } = STEP;
 const OF_CHAT = { toolChoice, parallelToolCalls: boolean, onDelta: callback, showSchema: boolean };
 export const CHAT = {
   system: text, tools, messages: array, contextEnd: named(CONTEXT_ENDS), sinks, ...OF_CHAT, ...ANSWER,
@@ -378,7 +378,7 @@ export const EMBED = {
   pooling: oneOf('mean', 'cls', 'last', 'none'), dimensions: count, normalize: boolean, prefix: string,
   truncate: boolean, parseSpecial: boolean, signal, onProgress: callback,
 };
-const { normalize: ___, ...INPUT } = EMBED;
+const { normalize: ____, ...INPUT } = EMBED;
 export const RANK = { ...INPUT, pooling: EMBEDDING.pooling, queryPrefix: string };
 /** The options of feed and rewind. */
 export const FEED = { signal };

@@ -365,7 +365,7 @@ async function answer(open) {
   const tools = chosenTools();
   const answering = state.running = new Answering({
     model, chat, open, versions, settings, prompt, prepare: open ? undefined : preparation(chat, model),
-    tools: tools && (async hooks => (await import('./tools/toolset.js')).runnable(tools, hooks)),
+    told, tools: tools && (async hooks => (await import('./tools/toolset.js')).runnable(tools, hooks)),
     tokens, list, states, save: () => save(chat),
     status: text => { if (state.running === answering) page.status.textContent = text; },
   });

@@ -13,8 +13,9 @@ const FORCED = 4096;
 /** @typedef {{name: string, language: 'regex' | 'schema', text: string, flags: number, label?: string,
  *   otherwise?: string}} Rule  a rule that GBNF can refer to; label: what messages call it; otherwise: what replaces
  *   the text, with a warning, if it cannot be compiled
- * @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number, rules?: Rule[]}} Grammar  a text to
- *   compile, and rules that it can use if it is GBNF; flags of plumb_wasm_grammar_schema */
+ * @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number, rules?: Rule[], begun?: string}} Grammar
+ *   a text to compile, and rules that it can use if it is GBNF; flags of plumb_wasm_grammar_schema; begun: the beginning
+ *   of a text of the grammar, behind which the sampled tokens come */
 /** @typedef {{ends: Uint32Array, kinds: Uint8Array, texts: Uint8Array}} Vocabulary  as wasm/vocabulary.h has it */
 
 /** The text without an incomplete last character. @param {Uint8Array} bytes */
@@ -115,13 +116,24 @@ export class Grammars extends Instance {
 
   /** Follows a text through a grammar.
    * @param {Grammar} given @param {boolean} keepsSets  whether there will be `sets` */
-  createMatcher(given, keepsSets) {
+  createMatcher({ begun, ...given }, keepsSets) {
     const { c } = this, made = this.#grammar(given), { grammar, warnings } = made;
     const failed = (/** @type {number} */ status) => this.error(status, this.string(c.plumb_grammar_error(grammar)));
     const status = c.plumb_matcher_create(this.out, grammar);
     if (status !== 0) throw failed(status);
     const matcher = this.word(0);
     made.matchers++;
+    const free = () => {
+      c.plumb_matcher_free(matcher);
+      made.matchers--;
+      this.#freeUnused(made);
+    };
+    const refused = begun ? this.withText(begun, (ptr, n) => c.plumb_matcher_accept_text(matcher, ptr, n)) : 0;
+    if (refused !== 0) {
+      const error = failed(refused);
+      free();
+      throw error;
+    }
     /** @type {Uint8Array[]} */
     const sets = [];
     const mask = () => {
@@ -163,11 +175,7 @@ export class Grammars extends Instance {
         return text.startsWith('\ufffd') ? '' : text;
       },
       mayEnd: () => Boolean(c.plumb_matcher_may_end(matcher)),
-      free: () => {
-        c.plumb_matcher_free(matcher);
-        made.matchers--;
-        this.#freeUnused(made);
-      },
+      free,
     };
   }
 }

@@ -19,6 +19,8 @@ import { messagesOf } from '../tools/kept.js';
  * @property {(messages: Message[]) => ModelMessage[]} prompt  what the model is given of messages
  * @property {(signal: AbortSignal, status: (text: string) => void) => Promise<string | undefined>} [prepare]
  *   before the model is asked; returns what is said instead of asking it
+ * @property {() => Promise<{tools?: import('../../answers/messages.js').Tool[]} | undefined>} told  the tools as the
+ *   template tells the model of them
  * @property {(hooks: import('../tools/toolset.js').Hooks) =>
  *   Promise<import('../tools/toolset.js').Runnable | undefined>} [tools]
  *   that the model may call
@@ -83,7 +85,7 @@ export class Answering {
     message.cut = { by: 'stop', tokens: message.cut?.tokens ?? 0 };
     delete message.problem;
     this.#sampling = settings.sampling();
-    this.#schema = open ? undefined : settings.schema();
+    this.#schema = open && !open.json ? undefined : settings.schema();
     if (this.#schema !== undefined) message.json = true;
     this.#view = list.begin(message, index);
     save();
@@ -172,9 +174,13 @@ export class Answering {
       onToken: (/** @type {Token} */ token) => this.#seen.push(token),
       onPromptProgress: (/** @type {import('../../index.js').PromptProgress} */ progress) => this.#view.read(progress),
     };
-    if (open && !open.steps) {
-      const { ids, trimmed, end } = await continuation(model, messages, open, sampling.maxTokens);
-      const pieces = model.generate(ids, { ...own, ...end && { special: [end] } });
+    if (open && (open.content || open.reasoning)) {
+      const { ids, trimmed, end } = await continuation(model, messages, open, await this.question.told() ?? {},
+        sampling.maxTokens);
+      // Behind reasoning that goes on, the schema binds what follows it.
+      const bound = schema !== undefined && { schema, reasoningBudget: undefined,
+        ...end ? { triggers: [end] } : { begun: open.content } };
+      const pieces = model.generate(ids, { ...own, ...end && { special: [end] }, ...bound });
       return { pieces: afterReasoning(pieces, end, reasoning => this.#think(reasoning)), trimmed: () => trimmed,
         stats: () => model.lastStats };
     }

@@ -8,11 +8,13 @@ import { FORMAT, promptEnd } from '../../answers/formats.js';
 /** The prompt from which the model continues an answer.  If it does not fit, the oldest turns are left out, as for a
  * new answer.
  * @param {import('../../api/plumb.js').Model} model
- * @param {Message[]} messages  the messages up to and including the question
- * @param {{content: string, reasoning?: string}} answer  the part that was given @param {number} [maxTokens]
+ * @param {Message[]} messages  the messages up to and including the question, or the results of the answer's calls
+ * @param {{content: string, reasoning?: string}} answer  the part that was given
+ * @param {{tools?: import('../../answers/messages.js').Tool[]}} told  what the template tells the model
+ * @param {number} [maxTokens]
  * @returns {Promise<{ids: Int32Array, trimmed: number, end: string}>}  trimmed: how many messages were left out; end:
  *   of the reasoning, if that is continued */
-export async function continuation(model, messages, answer, maxTokens) {
+export async function continuation(model, messages, answer, told, maxTokens) {
   const { contextLength } = await model.info();
   const limit = mostOfPrompt(contextLength, maxTokens);
   const { start, ends: [end] } = (await model[FORMAT]()).think
@@ -29,11 +31,11 @@ export async function continuation(model, messages, answer, maxTokens) {
       model.tokenize(answer.content, { addSpecial: false })]);
     return Int32Array.of(...before, ...said);
   };
-  const answerIds = await answerTokens(await model.tokenizeChat(messages));
+  const answerIds = await answerTokens(await model.tokenizeChat(messages, told));
   const head = messages[0]?.role === 'system' ? 1 : 0;
   const turns = messages.flatMap(({ role }, i) => role === 'user' ? [i] : []);
   const tokensFrom = async (/** @type {number} */ start) =>
-    model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)]);
+    model.tokenizeChat([...messages.slice(0, head), ...messages.slice(start)], told);
   // Without a signal the result is undefined only if there are no turns.
   const first = await firstThatFits(turns, async turn =>
     (await tokensFrom(turn)).length + answerIds.length <= limit) ?? head;

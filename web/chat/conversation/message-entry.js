@@ -137,9 +137,8 @@ function fillAnswer(list, item, message, index) {
 /** Says why an answer ends too early, with a button that continues it while it is the last one.
  * @param {MessageList} list @param {NonNullable<Message['cut']>['by']} by @param {number} index */
 function cutOffNotice({ messages, actions }, by, index) {
-  // JSON cannot be continued: its schema binds whole answers.
-  const { content, reasoning, json, steps } = messages[index] ?? {};
-  const earlier = !json && messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
+  const { content, reasoning, steps } = messages[index] ?? {};
+  const earlier = messages.slice(0, Math.max(0, index - 1)).some(({ role }) => role === 'user');
   const why = {
     limit: 'The answer was cut off at the length limit in the settings.',
     context: `The answer was cut off because the context is full. ${earlier ? 'It can continue without the oldest '
@@ -147,9 +146,7 @@ function cutOffNotice({ messages, actions }, by, index) {
     stop: 'The answer was stopped.', failure: 'The answer was cut off by the failure.',
     steps: 'The model may take no more steps for this answer.',
   }[by];
-  // After calls the model goes on from their results, not within a text that it has begun.
-  const hasRest = steps ? !content && !reasoning : content || reasoning;
-  const canGoOn = messages[index - 1]?.role === 'user' && hasRest && !json && (by !== 'context' || earlier);
+  const canGoOn = messages[index - 1]?.role === 'user' && (content || reasoning || steps) && (by !== 'context' || earlier);
   return make('div', { className: 'cut' }, make('p', {}, why), ...canGoOn
     ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
       by === 'steps' ? 'Allow as many steps again' : 'Continue')] : []);

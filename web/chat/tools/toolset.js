@@ -62,7 +62,8 @@ const unchecked = schema => ({ '~standard': { version: 1, vendor: 'plumb', jsonS
   validate: (/** @type {unknown} */ value) => ({ value }) } });
 
 /** The tools that a conversation has on, as a model is told about them. @param {Chosen} chosen */
-export const toldTools = chosen => toolsOf(chosen).map(({ name, description, parameters }) => ({ type: 'function',
+export const toldTools = chosen => toolsOf(chosen).map(({ name, description, parameters }) => ({
+  type: /** @type {const} */ ('function'),
   function: { name, description, parameters: parameters['~standard']?.jsonSchema.input() ?? parameters } }));
 
 /** @param {Chosen} chosen @param {Hooks} hooks @returns {Runnable | undefined}  undefined: none is on */
