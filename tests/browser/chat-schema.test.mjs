@@ -51,7 +51,7 @@ test('the box of the schema names the line and column of what is not JSON, and t
     assert.deepEqual(Object.keys(value), ['title', 'mood', 'keywords']);
   });
 
-test('an answer under a schema that was cut off shows what is known of it, and continues under the schema', async () => {
+test('an answer under a schema that was cut off shows what is known of it, and continues under it', async () => {
   page = await open(where, `?model=${TINY}`, {}, settings({ schema: JSON.stringify(SCHEMA), maxTokens: 20 }));
   await state(page, 'ready');
   await answer(page, 'Hi');

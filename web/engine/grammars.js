@@ -13,9 +13,9 @@ const FORCED = 4096;
 /** @typedef {{name: string, language: 'regex' | 'schema', text: string, flags: number, label?: string,
  *   otherwise?: string}} Rule  a rule that GBNF can refer to; label: what messages call it; otherwise: what replaces
  *   the text, with a warning, if it cannot be compiled
- * @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number, rules?: Rule[], begun?: string}} Grammar
- *   a text to compile, and rules that it can use if it is GBNF; flags of plumb_wasm_grammar_schema; begun: the beginning
- *   of a text of the grammar, behind which the sampled tokens come */
+ * @typedef {{language: 'gbnf' | 'regex' | 'schema', text: string, flags: number, rules?: Rule[],
+ *   begun?: string}} Grammar  a text to compile, and rules that it can use if it is GBNF; flags of
+ *   plumb_wasm_grammar_schema; begun: the beginning of a text of the grammar, behind which what is sampled comes */
 /** @typedef {{ends: Uint32Array, kinds: Uint8Array, texts: Uint8Array}} Vocabulary  as wasm/vocabulary.h has it */
 
 /** The text without an incomplete last character. @param {Uint8Array} bytes */

@@ -146,7 +146,8 @@ function cutOffNotice({ messages, actions }, by, index) {
     stop: 'The answer was stopped.', failure: 'The answer was cut off by the failure.',
     steps: 'The model may take no more steps for this answer.',
   }[by];
-  const canGoOn = messages[index - 1]?.role === 'user' && (content || reasoning || steps) && (by !== 'context' || earlier);
+  const hasBegun = content || reasoning || steps;
+  const canGoOn = messages[index - 1]?.role === 'user' && hasBegun && (by !== 'context' || earlier);
   return make('div', { className: 'cut' }, make('p', {}, why), ...canGoOn
     ? [make('button', { type: 'button', onclick: () => !actions.busy() && actions.continueAnswer(index) },
       by === 'steps' ? 'Allow as many steps again' : 'Continue')] : []);
