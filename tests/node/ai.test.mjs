@@ -8,7 +8,7 @@ import {
 } from 'ai';
 import { createPlumb } from '../../web/node/ai.js';
 import { Plumb } from '../../web/node/index.js';
-import { compiles, fails, realPath, root } from './helpers.mjs';
+import { fails, realPath, root } from './helpers.mjs';
 
 const LOAD = { threads: 1, worker: false, contextLength: 512 };
 const plumb = createPlumb({ models: { smol: realPath, mini: `${root}models/all-MiniLM-L6-v2.Q8_0.gguf` }, load: LOAD });

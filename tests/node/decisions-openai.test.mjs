@@ -8,7 +8,7 @@ import Theirs from 'openai';
 import { Plumb, PlumbError } from '../../web/node/index.js';
 import { createHandler } from '../../web/node/fetch.js';
 import Ours from '../../web/node/openai.js';
-import { compiles, fails, tinyPath } from './helpers.mjs';
+import { fails, tinyPath } from './helpers.mjs';
 import { smallPath } from './small.mjs';
 
 const OPTIONS = { threads: 1, worker: false, contextLength: 1024 };

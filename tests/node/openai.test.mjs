@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Theirs from 'openai';
 import Ours from '../../web/node/openai.js';
-import { compiles, prompts, realPath } from './helpers.mjs';
+import { prompts, realPath } from './helpers.mjs';
 
 test('OpenAI\'s client joins our chunks to our complete answer', async t => {
   const ours = new Ours({ models: { smol: realPath }, load: { precision: 'exact16' } });

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { Plumb } from '../../web/node/index.js';
 import { createLanguageModel } from '../../web/node/prompt-api.js';
-import { compiles, tiny } from './helpers.mjs';
+import { tiny } from './helpers.mjs';
 import { smallPath } from './small.mjs';
 
 const LOAD = { threads: 1, worker: false, contextLength: 512 };
