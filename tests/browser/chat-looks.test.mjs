@@ -152,7 +152,7 @@ test('text has the contrast that WCAG requires on every background, and the dark
   };
   for (const colorScheme of ['light', 'dark']) {
     const page = await open(where, `?model=${TINY}`, { colorScheme });
-    await page.waitForFunction(scheme => matchMedia(`(prefers-color-scheme: ${scheme})`).matches, colorScheme);
+    await page.waitForSelector(`html[data-theme=${colorScheme}]`);   // the browser may tell it a moment later
     const colors = await page.evaluate(() => {
       const box = document.body.appendChild(document.createElement('p'));
       const shown = name => {
