@@ -4,6 +4,8 @@
  * question that the document does not answer is said to have no answer in it.
  *
  *   node tests/bench/documents.mjs [TEXT]          only documents whose source contains TEXT
+ *   node tests/bench/documents.mjs --answers [TEXT]  asks Qwen2.5-Coder 0.5B with the passages that were found, as the
+ *                                                  page does, and prints whether it names or quotes the right one
  *   node tests/bench/documents.mjs --page [TEXT]   attaches them in the chat page, in Chromium, asks, opens the first
  *                                                  place, and prints the longest task of the page's own thread
  *
@@ -14,6 +16,7 @@ import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from 'node
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+import { usedIn, withDocuments } from '../../web/chat/documents/given.js';
 import { readPdf } from '../../web/chat/documents/pdf.js';
 import { Search } from '../../web/chat/documents/search.js';
 import { textOf } from '../../web/chat/documents/text.js';
@@ -72,9 +75,10 @@ const rankOf = (found, place) => found.findIndex(({ text }) => plain(text).inclu
 async function main() {
   // Node has none of these classes, which pdf.js names but does not need for text.
   for (const name of ['DOMMatrix', 'Path2D', 'ImageData']) globalThis[name] ??= class {};
-  const isPage = process.argv[2] === '--page', text = process.argv[isPage ? 3 : 2] ?? '';
+  const option = process.argv[2]?.startsWith('--') ? process.argv[2] : '', text = process.argv[option ? 3 : 2] ?? '';
   const wanted = documents.filter(({ source }) => source.includes(text));
-  if (isPage) return inPage(wanted);
+  if (option === '--page') return inPage(wanted);
+  if (option === '--answers') return answers(wanted);
   const model = await Plumb.load(`${root}models/all-MiniLM-L6-v2.Q8_0.gguf`);
   const embed = texts => model.embed(texts, { truncate: true });
   const hits = { words: 0, meaning: 0, both: 0 }, missing = { nowhere: [0, 0], beside: [0, 0] };
@@ -115,6 +119,40 @@ async function main() {
     + `answered with the place: ${answered} of ${n}; “not found” for ${missing.nowhere[0]} of `
     + `${missing.nowhere[1]} questions on other subjects, ${missing.beside[0]} of ${missing.beside[1]} on the same `
     + 'subject');
+}
+
+/** @param {typeof documents} wanted */
+async function answers(wanted) {
+  const encoder = await Plumb.load(`${root}models/all-MiniLM-L6-v2.Q8_0.gguf`);
+  const model = await Plumb.load(`${root}models/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf`);
+  const n = { found: 0, names: 0, quotes: 0, other: 0 };
+  for (const { source, columns, question, place } of wanted) {
+    const search = new Search();
+    search.add(source, await textOfDocument({ source, columns }));
+    const candidates = search.candidates(question, [source]);
+    const [vector, ...vectors] = await encoder.embed([question, ...candidates.map(({ text }) => text)],
+      { truncate: true });
+    candidates.forEach(({ i }, k) => search.setVector(i, vectors[k]));
+    const places = search.find(question, [source], { vector, by: 'both', most: BEST });
+    const right = rankOf(places, place);
+    if (right === 0 || places.every(({ near }) => !near)) {
+      console.log(`${source.padEnd(36)} not found`);
+      continue;
+    }
+    const content = withDocuments({ content: question, places: places.map(one => ({ ...one, name: source })) });
+    const answer = await model.chat({ temperature: 0, maxTokens: 120 }).send(content);
+    const used = usedIn(answer, places), quotes = usedIn(answer.replace(/\[\d+\]/g, ''), places).has(right);
+    n.found++;
+    if (used.has(right)) n.names++;
+    else if (used.size > 0) n.other++;
+    if (quotes) n.quotes++;
+    console.log(`${source.padEnd(36)} passage ${right}, the answer uses ${[...used].join(', ') || 'none'}`
+      + `${quotes ? ', quotes it' : ''}: ${JSON.stringify(answer.slice(0, 160))}`);
+  }
+  console.log(`\n${wanted.length} questions, the place found for ${n.found}: the answer names or quotes its passage `
+    + `for ${n.names}, quotes it for ${n.quotes}, names only others for ${n.other}`);
+  await model.close();
+  await encoder.close();
 }
 
 /** Milliseconds of the longest task of the page's thread since the last call, and how many were longer than 50 ms. */
