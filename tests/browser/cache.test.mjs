@@ -9,6 +9,7 @@ import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { sendEndlessHeader } from '../node/gguf.mjs';
 import { realPath, root, server, tiny } from '../node/helpers.mjs';
+import { until } from './chat-page.mjs';
 
 const HEADERS = {
   'Access-Control-Allow-Origin': '*', 'Cross-Origin-Resource-Policy': 'cross-origin',
@@ -152,7 +153,7 @@ test('persistent storage is requested once, and only if the caller asks for it',
 test('a page that is reloaded during a download resumes it', async () => {
   step = i => i === 0 ? { stall: 60000 } : {};
   await page.evaluate(url => void load(url), model);
-  while ((await list())[0]?.bytes !== 60000) await page.waitForTimeout(50);
+  await until(async () => (await list())[0]?.bytes === 60000, 'the first part');
   await page.reload();
   await prepare(page);
   const [{ bytes, complete }] = await list();

@@ -36,9 +36,11 @@ writeFileSync(`${root}${SCRIPT}`, scriptedModel([
 const page = await open({ ...where, also: 'http://127.0.0.1:' }, `?model=${SCRIPT}`);
 page.setDefaultTimeout(20000);
 after(() => page.close());
-afterEach(() => {
+afterEach(async () => {
   assert.deepEqual(page.problems.splice(0), []);
-  assert.deepEqual(stolen, []);
+  // What was sent before arrives before this request.
+  await page.evaluate(url => fetch(url), `${evil}last`);
+  assert.deepEqual(stolen.splice(0), ['GET /last']);
 });
 await state(page, 'ready');
 await page.evaluate(() => {
@@ -47,11 +49,11 @@ await page.evaluate(() => {
     globalThis.longest = Math.max(globalThis.longest, duration);
   })).observe({ type: 'longtask' });
 });
-/** The longest task of the page since the last call: more than 50 ms only if the machine does much else. */
+/** Says how long the longest task of the page since the last call took: more than 50 ms only if the machine does much
+ * else.  No time fails a test; a page that stops does not answer in time. */
 const longest = async t => {
   const took = await page.evaluate(() => [globalThis.longest, globalThis.longest = 0][0]);
   t.diagnostic(`the longest task took ${took} ms`);
-  assert.ok(took < 3000, `${took} ms`);
 };
 
 const DIGEST = 'a'.repeat(64);

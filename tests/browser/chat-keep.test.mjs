@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
 import { fileName } from '../../web/chat/dom.js';
 import {
-  FAILING, LONG, TINY, answer, answers, ask, begin, open, put, saved, setUp, state, stored as storedOf,
+  FAILING, LONG, TINY, answer, answers, ask, begin, open, put, saved, setUp, state, stored as storedOf, until,
 } from './chat-page.mjs';
 
 test('a file is named after its URL, even if a % in it does not begin an escape', () => {
@@ -112,7 +112,7 @@ test('a question that was asked before a model was loaded is answered at the nex
   await page.keyboard.press('Enter');
   await page.getByText('Waiting for the model').waitFor();
   // A question is written to the database when it is asked; this takes some milliseconds.
-  while (!(await stored()).some(({ messages }) => messages[0]?.content === 'Name a bird.'));
+  await until(async () => (await stored()).some(({ messages }) => messages[0]?.content === 'Name a bird.'), 'stored');
   await page.goto(`${where.url}web/chat/`);
   await page.waitForFunction(() => document.querySelector('#log > .assistant .text')?.textContent.length > 0);
   await page.keyboard.press('Escape');
@@ -558,14 +558,12 @@ test('a long conversation goes on after a reload without being read again, until
     }
     return names;
   });
-  const until = async n => {
-    while ((await kept()).length !== n) await page.waitForTimeout(50);
-  };
+  const keeps = n => until(async () => (await kept()).length === n, `${n} states`);
   const read = async () => Number(/(\d+) read at/.exec(
     await page.locator('#log > .assistant .figures').last().textContent() ?? '')?.[1]);
   await answer(page, `Which of these is a fruit? ${'A stone, a tree, a river, an apple. '.repeat(40)}`);
   assert.ok(await read() > 350);
-  await until(1);
+  await keeps(1);
   await page.reload();
   await state(page, 'ready');
   await answer(page, 'And a plant?');
@@ -573,6 +571,6 @@ test('a long conversation goes on after a reload without being read again, until
   const item = page.locator('#chats li').first();
   await item.hover();
   await item.getByRole('button', { name: /^Delete/ }).click();
-  await until(0);
+  await keeps(0);
   await page.close();
 });

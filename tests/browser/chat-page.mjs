@@ -121,6 +121,15 @@ export async function open({ url, browser, also = url, path = CHAT }, query = ''
   return page;
 }
 
+/** Waits until something is so, for which the browser has no event. @param {() => Promise<unknown>} check
+ * @param {string} what */
+export async function until(check, what) {
+  for (let i = 0; !await check(); i++) {
+    assert.ok(i < 400, `it does not come: ${what}`);
+    await new Promise(resolve => setTimeout(resolve, 50));
+  }
+}
+
 /** Presses Tab until the focus is on an element that matches a selector and has a text.
  * @param {import('playwright-core').Page} page @param {string} selector @param {string} [text] */
 export async function tabTo(page, selector, text = '') {

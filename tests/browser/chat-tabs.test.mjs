@@ -2,7 +2,7 @@
  * itself. */
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { FAILING, LONG, ask, open, put, setUp, state, stored } from './chat-page.mjs';
+import { FAILING, LONG, ask, open, put, setUp, state, stored, until } from './chat-page.mjs';
 
 const where = await setUp();
 const titles = page => page.locator('#chats .title').allTextContents();
@@ -38,7 +38,7 @@ async function say(page, text) {
   await page.locator('#log > li:last-child .problem').waitFor();
   const isStored = async () => (await stored(page)).some(({ messages }) =>
     messages.at(-1).problem && messages.at(-2)?.content === text);
-  while (!await isStored()) await page.waitForTimeout(20);
+  await until(isStored, text);
 }
 
 test('a conversation continued in two tabs becomes the original and one copy, and both tabs list both', async () => {

@@ -7,7 +7,7 @@ import { after, afterEach, test } from 'node:test';
 import { root, server } from '../node/helpers.mjs';
 import { mcpServer } from '../node/mcp-server.mjs';
 import { callText, scriptedModel } from '../node/scripted.mjs';
-import { LOOKS, answer, answers, ask, begin, examine, open, put, saved, setUp, state, stored,
+import { answer, answers, ask, begin, examineAll, open, put, saved, setUp, state, stored,
   whole } from './chat-page.mjs';
 
 const where = await setUp(), SCRIPT = '/build/chat/tools.gguf';
@@ -212,13 +212,8 @@ test('a server that does not allow the page, or is none, is refused with advice'
 });
 
 test('axe finds no violations in tools, wide and narrow, light and dark', async t => {
-  const { url } = await mcpServer(t, 'modern'), looks = async name => {
-    for (const { colorScheme, width, height } of LOOKS) {
-      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      await page.setViewportSize({ width, height });
-      await examine(page, `tools-${name}-${width}-${colorScheme}`);
-    }
-  };
+  const { url } = await mcpServer(t, 'modern'), looks = name => examineAll(page, `tools-${name}`);
+  await page.emulateMedia({ reducedMotion: 'reduce' });
   await turnOn('Calculator');
   await answer(page, 'Please multiply.');
   await page.click('.call summary');

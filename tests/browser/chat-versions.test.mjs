@@ -2,7 +2,7 @@
  * over a reload. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { TINY, answer, begin, open, put, setUp, state, stored, whole } from './chat-page.mjs';
+import { TINY, answer, begin, open, put, setUp, state, stored, until, whole } from './chat-page.mjs';
 
 const where = await setUp();
 let page;
@@ -36,7 +36,7 @@ test('an edit in the middle begins a version; arrows turn to the old one with al
     assert.deepEqual(await said(), old);
     assert.deepEqual(await versions(), ['1 / 2']);
     assert.ok(await page.getByRole('button', { name: 'Earlier version' }).isDisabled());
-    while ((await stored(page))[0].messages[2].content !== 'Two');
+    await until(async () => (await stored(page))[0].messages[2].content === 'Two', 'the turn is stored');
     await page.reload();
     await state(page, 'ready');
     assert.deepEqual(await said(), old);
@@ -72,7 +72,7 @@ test('a failed answer is replaced, and with it no version is lost', async () => 
   assert.deepEqual(await said(), ['Q', 'old']);
   const isStored = async () =>
     (await stored(page)).find(({ title }) => title === 'Failed').messages[1].content === 'old';
-  while (!await isStored()) await page.waitForTimeout(20);
+  await until(isStored, 'the turn is stored');
 });
 
 test('a version of a thousand messages is shown in several tasks, in order', async () => {

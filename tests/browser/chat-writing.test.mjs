@@ -2,7 +2,7 @@
  * prompt library.  Ground truth for accessibility: axe-core. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LOOKS, TINY, answer, examine, open, openForAll, put, setUp, state } from './chat-page.mjs';
+import { TINY, answer, examineAll, open, openForAll, put, setUp, state } from './chat-page.mjs';
 
 const where = await setUp(), page = await openForAll(where);
 const draft = () => page.inputValue('#prompt');
@@ -128,29 +128,26 @@ test('stored prompts that are none do no harm', async () => {
   await page.fill('#prompt', '');
 });
 
-for (const { colorScheme, width, height } of LOOKS) {
-  test(`axe finds no violations in what helps to write (${width} px, ${colorScheme})`, async () => {
-    const use = { colorScheme, viewport: { width, height }, reducedMotion: 'reduce' };
-    const other = await open(where, `?model=${TINY}`, use);
-    await state(other, 'ready');
-    const before = [[{ role: 'user', content: 'Why?' }, { role: 'assistant', content: 'Because.' }]];
-    await put(other, [{ title: 'Walrus', messages: [
-      { role: 'user', content: 'Why are tusks long?', versions: { before, after: [] } },
-      { role: 'assistant', content: 'So \\(a^2\\) is\n\n\\[ \\frac{1}{2} \\]\n\n```js\nlet a = 1; // "x"\n```' }] }]);
-    await other.waitForSelector('#log math');
-    await other.waitForSelector('#log code span');
-    await examine(other, `versions-${width}-${colorScheme}`);
-    await other.fill('#prompt', '/');
-    await other.focus('#prompt');
-    await examine(other, `slash-${width}-${colorScheme}`);
-    await other.keyboard.press('Escape');
-    await other.keyboard.press('Control+k');
-    await other.locator('#palette-list li').first().waitFor();
-    await examine(other, `palette-${width}-${colorScheme}`);
-    await other.keyboard.type('edit prompts');
-    await other.keyboard.press('Enter');
-    await other.locator('#library-name').waitFor();
-    await examine(other, `library-${width}-${colorScheme}`);
-    await other.close();
-  });
-}
+test('axe finds no violations in what helps to write', async () => {
+  const other = await open(where, `?model=${TINY}`, { reducedMotion: 'reduce' });
+  await state(other, 'ready');
+  const before = [[{ role: 'user', content: 'Why?' }, { role: 'assistant', content: 'Because.' }]];
+  await put(other, [{ title: 'Walrus', messages: [
+    { role: 'user', content: 'Why are tusks long?', versions: { before, after: [] } },
+    { role: 'assistant', content: 'So \\(a^2\\) is\n\n\\[ \\frac{1}{2} \\]\n\n```js\nlet a = 1; // "x"\n```' }] }]);
+  await other.waitForSelector('#log math');
+  await other.waitForSelector('#log code span');
+  await examineAll(other, 'versions');
+  await other.fill('#prompt', '/');
+  await other.focus('#prompt');
+  await examineAll(other, 'slash');
+  await other.keyboard.press('Escape');
+  await other.keyboard.press('Control+k');
+  await other.locator('#palette-list li').first().waitFor();
+  await examineAll(other, 'palette');
+  await other.keyboard.type('edit prompts');
+  await other.keyboard.press('Enter');
+  await other.locator('#library-name').waitFor();
+  await examineAll(other, 'library');
+  await other.close();
+});

@@ -206,7 +206,8 @@ export function smoke(name, launch, { shares, noCopy }) {
       const ready = answered => browser.evaluate(async answered => {
         const { dataset } = document.body;
         const text = () => document.querySelector('#log > .assistant .text')?.textContent.trim() ?? '';
-        while (dataset.state !== 'failed' && !(dataset.state === 'ready' && !!text() === answered)) {
+        const isThere = () => dataset.state === 'failed' || dataset.state === 'ready' && !!text() === answered;
+        for (let i = 0; i < 2000 && !isThere(); i++) {
           await new Promise(resolve => setTimeout(resolve, 50));
         }
         return [dataset.state, text()];
@@ -219,10 +220,12 @@ export function smoke(name, launch, { shares, noCopy }) {
     test('the gallery diagnoses a sample', async () => {
       await browser.open(`${site.url}web/examples/diagnose/`);
       const verdict = await browser.evaluate(async () => {
-        const wait = () => new Promise(resolve => setTimeout(resolve, 50));
-        while (document.querySelector('main').inert) await wait();
+        const until = async what => {
+          for (let i = 0; i < 2000 && !what(); i++) await new Promise(resolve => setTimeout(resolve, 50));
+        };
+        await until(() => !document.querySelector('main').inert);
         document.querySelectorAll('#samples button')[2].click();
-        while (!document.querySelector('.verdict, .problem')) await wait();
+        await until(() => document.querySelector('.verdict, .problem'));
         return document.querySelector('.verdict, .problem').textContent;
       });
       assert.match(verdict, /has no causal mask: it sees all keys of the batch, only in layer 2/);

@@ -22,7 +22,7 @@ const RIGHT = {
 const HOSTILE = ['', '__proto__', 'constructor', '\u0000', '\u202e', '<img src=x onerror=alert(1)>', '\r\nX: y', '2',
   'https://evil.example/', '{{7*7}}', '<|im_end|>', '\ud800', 'x'.repeat(5000)];
 const some = fc.oneof(fc.constantFrom(...HOSTILE), fc.integer(), fc.boolean(), fc.constant(null),
-  fc.constantFrom(1e300, -0, []), fc.jsonValue({ maxDepth: 3 }));
+  fc.constantFrom(1e300, -0, [], { toString: 7 }), fc.jsonValue({ maxDepth: 3 }));
 
 /** A value with changes at random places. @param {any} value @param {[number, any][]} edits */
 function changed(value, edits) {

@@ -1,6 +1,7 @@
 /** The chat page's client of servers of tools, against the server of the protocol's authors. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { visible } from '../../web/chat/tools/bounded.js';
 import { McpServer } from '../../web/chat/tools/mcp.js';
 import { mcpServer } from './mcp-server.mjs';
 
@@ -42,6 +43,29 @@ test('mcp: a session that has expired begins anew, and the call is sent once mor
   assert.equal(await client.call(client.prepare(weather, { city: 'Rome' })), 'It is sunny in Rome.');
   assert.deepEqual(server.seen.slice(4).map(methodOf), ['tools/call', 'initialize', 'notifications/initialized',
     'tools/call']);
+});
+
+test('mcp: calls at the same time begin one session, at first and when it has expired', async t => {
+  const server = await mcpServer(t, 'sessions'), known = await new McpServer(server.url).connect();
+  const client = new McpServer(server.url, known.version), [weather] = known.tools;
+  const three = () => Promise.all(['Rome', 'Oslo', 'Rome'].map(city =>
+    client.call(client.prepare(weather, { city }))));
+  for (const how of ['at first', 'expired']) {
+    const before = server.seen.length;
+    assert.deepEqual(await three(), ['Rome', 'Oslo', 'Rome'].map(city => `It is sunny in ${city}.`), how);
+    const begun = server.seen.slice(before).map(methodOf).filter(method => method === 'initialize');
+    assert.equal(begun.length, 1, how);
+    server.expire();
+  }
+});
+
+test('mcp: of a text from a server words stay whole, and what cannot be seen is a space', () => {
+  for (const [text, shown] of [['Donau\u00addampf', 'Donaudampf'],
+    ['\u0645\u06cc\u200c\u062e', '\u0645\u06cc\u200c\u062e'],
+    ['👩\u200d👧 ❤\ufe0f\u200d🔥', '👩\u200d👧 ❤\ufe0f\u200d🔥'], ['a\u202eb', 'a b'], ['a\u200d\u200db', 'a\u200d b'],
+    ['a\u{e0041}b\r\nc', 'a b\nc'], [7, '7'], [{ toString: 7 }, ''], [null, ''], [['x'], '']]) {
+    assert.equal(visible(text, 100), shown);
+  }
 });
 
 test('mcp: characters that cannot be seen are sent as escapes, so that the reader sees what is sent', () => {

@@ -10,6 +10,11 @@ export class ExplainedError extends Error {
   }
 }
 
+/** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
+const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
+/** Whether a model must be loaded again after an error. @param {unknown} error */
+export const isFatal = error => error instanceof PlumbError && FATAL.includes(error.code);
+
 /** @param {unknown} error
  * @returns {{title: string, advice: string, detail: string, code?: string}}  code: that of a PlumbError */
 export function explain(error) {

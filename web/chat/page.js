@@ -14,7 +14,7 @@ import { withDocuments } from './documents/given.js';
 import { explain } from './explain.js';
 import { Loader } from './models/loading.js';
 import { ModelsDialog } from './models/models-dialog.js';
-import { OFFERED } from './models/offered.js';
+import { describedOffer, OFFERED } from './models/offered.js';
 import { isolate, keepPage } from './offline.js';
 import { createPanel } from './panels.js';
 import { SavedStates } from './conversation/saved-states.js';
@@ -223,8 +223,8 @@ function chosenTools() {
 
 /** What the model is told of them. */
 async function told() {
-  const tools = chosenTools();
-  return tools && { tools: (await import('./tools/toolset.js')).toldTools(tools) };
+  const chosen = chosenTools(), tools = chosen ? (await import('./tools/toolset.js')).toldTools(chosen) : [];
+  return tools.length > 0 ? { tools } : undefined;
 }
 
 /** The system message, if the settings have one, or a schema that it tells the model.
@@ -499,7 +499,7 @@ page.newChat.addEventListener('click', () => {
 });
 element('better', 'p').append('This model answers in the first second, and knows little. ', make('button', {
   type: 'button', className: 'link', onclick: () => models.chooseOffered(1),
-}, `Load ${OFFERED[1].name}`), ` ${OFFERED[1].about}.`);
+}, `Load ${OFFERED[1].name}`), ` ${describedOffer(OFFERED[1])}.`);
 element('ideas', 'ul').addEventListener('click', event => {
   if (event.target instanceof HTMLButtonElement) ask(event.target.textContent ?? '');
 });

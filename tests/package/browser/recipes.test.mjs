@@ -1,6 +1,6 @@
 /** The recipes of web/README.md, with its own text, in Chromium: React, Vue and Svelte as Vite builds them, an
- * extension and a service worker.  That for Electron is only compiled.  Ground truth of the service worker: llama.cpp's token ids
- * (tests/vectors). */
+ * extension and a service worker.  That for Electron is only compiled.  Ground truth of the service worker: llama.cpp's
+ * token ids (tests/vectors). */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';

@@ -2,8 +2,8 @@
 import { PlumbError } from '../../index.js';
 import { afterReasoning, continuation } from './continuation.js';
 import { count, dotted, toast } from '../dom.js';
-import { explain, ExplainedError } from '../explain.js';
-import { messagesOf } from '../tools/kept.js';
+import { explain, ExplainedError, isFatal } from '../explain.js';
+import { ABORTED, messagesOf } from '../tools/kept.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
  * @typedef {import('../inspect/inspect.js').Token} Token
@@ -38,8 +38,6 @@ const ALTERNATIVES = 5;
 const MEASURED = 8;
 /** What an answer in words may be, but not a call that is written as text: it begins with none of these characters. */
 const WORDS = '[^\\s{\\[<`"][^]*';
-/** Errors after which a model cannot answer any more: its engine broke down, or its worker is gone. */
-const FATAL = ['PLUMB_ERROR', 'PLUMB_ERROR_STATE'];
 /** Errors of a schema: it is not one, or has keywords that cannot be kept. */
 const BROKEN = ['PLUMB_ERROR_ARGUMENT', 'PLUMB_ERROR_UNSUPPORTED'];
 
@@ -59,6 +57,8 @@ export class Answering {
   #steps;
   /** @type {import('../tools/toolset.js').Runnable['placeOf']} */
   #placeOf = () => undefined;
+  /** Whether calls were made since the last piece: their time is not that of writing. */
+  #hasWaited = false;
   /** How a run with tools has ended. @type {'stop' | 'length' | 'abort' | 'maxSteps' | undefined} */
   #finish;
   /** @type {Token[]} */
@@ -80,6 +80,9 @@ export class Answering {
     if (!open) chat.messages.push(message);
     const index = chat.messages.length - 1;
     this.#known = { figures: message.figures, cut: message.cut };
+    for (const call of message.steps?.flatMap(({ calls }) => calls) ?? []) {
+      if (call.result === undefined) Object.assign(call, { result: ABORTED, failed: true });
+    }
     // Shown if the page is left during the answer.
     message.figures = 'stopped';
     message.cut = { by: 'stop', tokens: message.cut?.tokens ?? 0 };
@@ -122,7 +125,8 @@ export class Answering {
     const { pieces, trimmed, chat, stats: lastStats } = await this.#ask();
     for await (const piece of pieces) {
       const now = performance.now();
-      if (first === 0) [first, counted] = [now, seen.length];
+      if (first === 0 || this.#hasWaited) [first, counted] = [now, seen.length];
+      this.#hasWaited = false;
       message.content += piece;
       this.#view.push(piece);
       if (now - shownAt > SPEED_INTERVAL && now > first) {
@@ -228,7 +232,10 @@ export class Answering {
       if (reasoning) this.#think(reasoning);
       else if (call) {
         this.#addCall(call);
-        if (call.arguments && this.#dropRepeated()) return true;
+        const repeated = call.arguments ? this.#dropRepeated() : undefined;
+        if (repeated === undefined) continue;
+        if (repeated.content) yield repeated.content;
+        return true;
       } else if (result) this.#addResult(result);
       else if (finish) this.#finish = finish.reason;
       else if (content && this.#step) this.#step.content = (this.#step.content ?? '') + content;
@@ -237,18 +244,18 @@ export class Answering {
     return false;
   }
 
-  /** Takes the last step away if it only repeats the one before, and its calls are of the page's own tools: those of
-   * servers may well be repeated, such as one for the next part of a list. */
+  /** Takes the last step away, and returns it, if it only repeats the one before, and its calls are of the page's own
+   * tools: those of servers may well be repeated, such as one for the next part of a list. */
   #dropRepeated() {
     const { steps = [] } = this.#message, textOf = (/** @type {import('../tools/kept.js').Step | undefined} */ step) =>
       step?.calls.map(({ name, arguments: given }) => `${name} ${given}`).join('\n');
     const last = steps[steps.length - 1];
     const isOfServer = last?.calls.some(({ at }) => at !== undefined);
-    if (isOfServer || textOf(last) !== textOf(steps[steps.length - 2])) return false;
+    if (!last || isOfServer || textOf(last) !== textOf(steps[steps.length - 2])) return undefined;
     steps.pop();
     this.#step = undefined;
     this.#view.showSteps();
-    return true;
+    return last;
   }
 
   /** @param {NonNullable<import('../../index.js').RunEvent['call']>} call  a piece of it */
@@ -273,6 +280,7 @@ export class Answering {
   #addResult({ id, content, failed }) {
     const calls = this.#step?.calls ?? [], call = calls.find(one => one.id === id && one.result === undefined);
     if (!call) return;
+    this.#hasWaited = true;
     call.result = content;
     if (failed) call.failed = true;
     if (calls.every(({ result }) => result !== undefined)) {
@@ -310,7 +318,7 @@ export class Answering {
       if (figures !== undefined) message.figures = figures;
       toast(`The answer could not be continued. ${why.title}. ${why.advice}`);
     }
-    this.isFatal = FATAL.includes(code);
+    this.isFatal = isFatal(error);
   }
 
   /** Shows and saves the answer as it is now. */

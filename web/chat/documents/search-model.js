@@ -1,15 +1,14 @@
 /* The model that compares texts, which runs beside the chat model.  The reader is asked before it is downloaded; who
  * does not want it gets a search by words. */
-import { Plumb } from '../../index.js';
 import { element, recall, remember, toast } from '../dom.js';
 import { explain } from '../explain.js';
 import { OFFERED } from '../models/offered.js';
-import { askAbout, loadSecond } from '../models/second-model.js';
+import { askAbout, isKept, loadOffered } from '../models/second-model.js';
 
 /** @typedef {import('../../api/plumb.js').Model} Model */
 
-const { url: URL_OF_MODEL } = /** @type {{url: string}} */ (OFFERED.find(({ url }) => url.includes('MiniLM')));
-const NAME = 'MiniLM', SIZE = '25 MB';
+const OFFER = /** @type {typeof OFFERED[number]} */ (OFFERED.find(({ url }) => url.includes('MiniLM')));
+const SIZE = `${OFFER.size} MB`;
 /** The key in local storage for the choice not to download it. */
 const BY_WORDS = 'documents.by-words';
 
@@ -22,8 +21,7 @@ let loading;
 export async function searchModel(signal, options) {
   const before = await loading?.catch(() => undefined);
   if (before) return embedderOf(before);
-  const isHere = await Plumb.openCached(URL_OF_MODEL).then(Boolean, () => false);
-  if (!isHere && (recall(BY_WORDS) === true || !await isWanted(signal))) return undefined;
+  if (!await isKept(OFFER) && (recall(BY_WORDS) === true || !await isWanted(signal))) return undefined;
   loading = load(signal, options);
   const model = await loading.catch(error => {
     loading = undefined;
@@ -42,8 +40,8 @@ const where = signal => ({ anchor: element('attached', 'ul'), signal });
 /** Asks whether the model may be downloaded. @param {AbortSignal} signal */
 async function isWanted(signal) {
   const wanted = await askAbout(where(signal), 'Search this document by meaning?', 'It is too long to be read as a '
-    + `whole. ${NAME}, a small model, finds the passages that may answer. It is downloaded once: ${SIZE}. Nothing of `
-    + 'the document is sent.', [{ text: `Download ${SIZE}`, value: true },
+    + `whole. ${OFFER.name}, a small model, finds the passages that may answer. It is downloaded once: ${SIZE}. `
+    + 'Nothing of the document is sent.', [{ text: `Download ${SIZE}`, value: true },
     { text: 'Search by words only', value: false }]);
   if (!wanted) remember(BY_WORDS, true);
   return wanted;
@@ -52,7 +50,7 @@ async function isWanted(signal) {
 /** @param {AbortSignal} signal @param {import('../../api/plumb.js').LoadOptions} options */
 async function load(signal, options) {
   try {
-    return await loadSecond(URL_OF_MODEL, where(signal), 'Loading the model that searches',
+    return await loadOffered(OFFER, where(signal), 'Loading the model that searches',
       { ...options, contextLength: undefined });
   } catch (error) {
     if (!signal.aborted) {

@@ -47,7 +47,11 @@ export function showCheck(view, { model, source }) {
     name.textContent = file.name;
     void run();
   };
-  input.addEventListener('change', () => take(input.files?.[0]));
+  input.addEventListener('change', () => {
+    const [file] = input.files ?? [];
+    input.value = '';   // the same file can be chosen again when it has changed
+    take(file);
+  });
   zone.addEventListener('drop', event => {
     event.preventDefault();
     take(event.dataTransfer?.files[0]);

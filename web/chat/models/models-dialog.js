@@ -12,7 +12,7 @@ import { named } from '../../loader/names.js';
 import { differenceOf, filesOf, isFileKey, keepFiles, keyOf, nameOfKey } from './file-models.js';
 import { hasToken, headersFor, tokenForm } from './hub-token.js';
 import { isName } from './model-files.js';
-import { kindOf, USE } from './offered.js';
+import { describedOffer, kindOf, USE } from './offered.js';
 import { keepRate } from './rate.js';
 import { createDialog } from '../panels.js';
 
@@ -92,7 +92,8 @@ export class ModelsDialog {
     });
     element('offered', 'ul').replaceChildren(...this.#page.offered.map(one => {
       const item = make('li', {}, make('button', { type: 'button', className: 'title',
-        onclick: () => void this.#choose(one, item) }, one.name, make('span', { className: 'figures' }, one.about),
+        onclick: () => void this.#choose(one, item) }, one.name,
+      make('span', { className: 'figures' }, describedOffer(one)),
       make('span', { className: 'figures' })));
       return item;
     }));

@@ -6,17 +6,21 @@
 const urlOf = file => new URL(`../../../models/${file}`, import.meta.url).href;
 
 /** The first one is the default, and the second one is suggested in its place.  hub: the short name of a model, as a
- * host of the page may lack its file. @type {{url: string, name: string, about: string, hub: string}[]} */
+ * host of the page may lack its file; size: megabytes.
+ * @type {{url: string, name: string, about: string, size: number, licence: string, hub: string}[]} */
 export const OFFERED = [
   { url: urlOf('SmolLM2-135M-Instruct.Q4_1.gguf'), name: 'SmolLM2 135M', hub: 'smollm2:135m',
-    about: 'for the first second: answers messages, 98 MB, Apache 2.0' },
+    about: 'for the first second: answers messages', size: 98, licence: 'Apache 2.0' },
   { url: urlOf('qwen2.5-coder-0.5b-instruct-q4_k_m.gguf'), name: 'Qwen2.5-Coder 0.5B', hub: 'qwen2.5-coder:0.5b',
-    about: 'for real answers: writes text and code, 491 MB, Apache 2.0' },
+    about: 'for real answers: writes text and code', size: 491, licence: 'Apache 2.0' },
   { url: urlOf('gemma-3-270m.Q4_K_M.gguf'), name: 'Gemma 3 270M', hub: 'gemma3:270m-base',
-    about: 'continues a text, 253 MB, Gemma licence' },
+    about: 'continues a text', size: 253, licence: 'Gemma licence' },
   { url: urlOf('all-MiniLM-L6-v2.Q8_0.gguf'), name: 'MiniLM L6', hub: 'all-minilm:22m',
-    about: 'compares texts, 25 MB, Apache 2.0' },
+    about: 'compares texts', size: 25, licence: 'Apache 2.0' },
 ];
+
+/** What is said of an offered model. @param {typeof OFFERED[number]} offered */
+export const describedOffer = ({ about, size, licence }) => `${about}, ${size} MB, ${licence}`;
 
 const TEMPLATE = 'tokenizer.chat_template';
 /** A chat template for base models: the texts one after the other.  A text that the user adds begins a line. */

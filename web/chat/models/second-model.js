@@ -1,4 +1,5 @@
 /* A model that runs beside that of the page: in a strip, the reader is asked about it, and sees how it is loaded. */
+import { Plumb } from '../../index.js';
 import { make, paragraph } from '../dom.js';
 import { openModel } from './loading.js';
 import { placeOf } from './models-dialog.js';
@@ -39,10 +40,14 @@ export async function askAbout(where, title, about, choices) {
   });
 }
 
-/** Loads a model, which the page need not share.
- * @param {string} source @param {Where} where @param {string} title
+/** @typedef {typeof import('./offered.js').OFFERED[number]} Offered */
+
+/** Loads an offered model, which the page need not share.  A host of the page may lack its file; then it comes from the
+ * hub.
+ * @param {Offered} offered @param {Where} where @param {string} [title]
  * @param {import('../../api/plumb.js').LoadOptions} [options] */
-export async function loadSecond(source, where, title, options) {
+export async function loadOffered({ url, hub, name }, where, title = `Loading ${name}`, options = {}) {
+  const source = await placeOf(url) === 'nowhere' ? hub : url;
   const bar = make('progress', { max: 1, 'aria-labelledby': 'second-model-title' }), line = paragraph('Connecting');
   const shown = strip(where, title, bar, line);
   try {
@@ -52,8 +57,8 @@ export async function loadSecond(source, where, title, options) {
   }
 }
 
-/** Loads an offered model.  A host of the page may lack its file; then it comes from the hub.
- * @param {typeof import('./offered.js').OFFERED[number]} offered @param {Where} where */
-export async function loadOffered({ url, hub, name }, where) {
-  return loadSecond(await placeOf(url) === 'nowhere' ? hub : url, where, `Loading ${name}`);
+/** Whether this browser keeps an offered model, so that it need not be downloaded. @param {Offered} offered */
+export async function isKept({ url, hub }) {
+  const kept = await Promise.all([url, hub].map(source => Plumb.openCached(source).then(Boolean, () => false)));
+  return kept.includes(true);
 }

@@ -3,7 +3,7 @@ import { ExplainedError } from '../explain.js';
 
 /** Requests carry no cookies and no referrer.  A redirect is an error, because the reader has allowed only this
  * address. @type {RequestInit} */
-export const PLAIN = { credentials: 'omit', referrerPolicy: 'no-referrer', redirect: 'error', cache: 'no-store' };
+const PLAIN = { credentials: 'omit', referrerPolicy: 'no-referrer', redirect: 'error', cache: 'no-store' };
 
 /** The address that a text names, if a page can send requests to it.  Throws an ExplainedError otherwise.
  * @param {string} text */
@@ -77,7 +77,13 @@ export function within(seconds, signal) {
     done: () => clearTimeout(timer) };
 }
 
-/** A text from a server without characters that cannot be seen or that change the direction of what follows, and not
- * too long. @param {unknown} text @param {number} most  characters */
-export const visible = (text, most) => String(text).slice(0, most).replace(/\r\n?/g, '\n')
-  .replace(/[^\S\n\t ]|(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{DI}]/gu, ' ').trim();
+/** Characters that cannot be seen, or that change the direction of what follows.  Those that join or part letters, or
+ * choose how a symbol looks, are parts of words, if they are behind a letter or a symbol. */
+const JOINING = '(?<=[\\p{L}\\p{M}\\p{So}])[\\u200c\\u200d\\ufe0e\\ufe0f]|(?<=\\ufe0f)\\u200d';
+const UNSEEN = new RegExp(`${JOINING}|([^\\S\\n\\t ]|(?![\\n\\t])[\\p{Cc}\\p{Cf}\\p{Zl}\\p{Zp}\\p{DI}])`, 'gu');
+
+/** A text from a server without characters that cannot be seen, and not too long; '' if it is no text or number.
+ * @param {unknown} text @param {number} most  characters */
+export const visible = (text, most) => ['string', 'number'].includes(typeof text)
+  ? String(text).slice(0, most).replace(/\r\n?/g, '\n').replaceAll('\u00ad', '')
+    .replace(UNSEEN, (same, unseen) => unseen === undefined ? same : ' ').trim() : '';

@@ -83,12 +83,15 @@ export function chosenOf(value) {
   return chosen.on.length + chosen.servers.length > 0 || isRight && steps !== STEPS ? { tools: chosen } : {};
 }
 
+/** The result of a call that was left. */
+export const ABORTED = 'Error: the call was aborted';
+
 /** What the model is given of the steps of an answer. @param {{steps?: Step[]}} message
  * @returns {import('../../api/plumb.js').Message[]} */
 export const messagesOf = ({ steps = [] }) => steps.flatMap(({ reasoning, content = '', calls }) => [
   { role: /** @type {const} */ ('assistant'), content, ...reasoning && { reasoning_content: reasoning },
     tool_calls: calls.map(({ id, name, arguments: given }) =>
       ({ id, type: /** @type {const} */ ('function'), function: { name, arguments: given } })) },
-  ...calls.map(({ id, result = 'Error: the call was aborted' }) =>
+  ...calls.map(({ id, result = ABORTED }) =>
     ({ role: /** @type {const} */ ('tool'), content: result, tool_call_id: id })),
 ]);

@@ -24,7 +24,8 @@ export const VERSIONS = [MODERN, ...LEGACY];
  * another version. */
 const MODERN_ERRORS = [-32020, -32021, -32022];
 /** Bytes of an answer, messages before it, pages of the list of tools, tools, and characters of all their schemas. */
-const MAX_BYTES = 1e6, MAX_MESSAGES = 1000, MAX_PAGES = 10, MAX_TOOLS = 100, MAX_SCHEMAS = 1e5;
+const MAX_BYTES = 1e6, MAX_MESSAGES = 1000, MAX_PAGES = 10, MAX_SCHEMAS = 1e5;
+export const MOST_TOOLS = 100;
 /** Seconds for an answer to the page's own requests, and for one of a tool. */
 const PATIENCE = 20, CALL_PATIENCE = 120;
 const CLIENT = { name: 'plumb', version: '0.1.0' };
@@ -55,6 +56,8 @@ export class McpServer {
   #session;
   /** Whether a session has begun. */
   #begun = false;
+  /** The handshake that runs, if one does. @type {Promise<void> | undefined} */
+  #beginning;
 
   /** @param {string} address @param {string} [version]  if it is known */
   constructor(address, version = MODERN) {
@@ -72,10 +75,10 @@ export class McpServer {
       /** @type {Described[]} */
       const tools = [];
       let cursor;
-      for (let page = 0; page < MAX_PAGES && tools.length < MAX_TOOLS; page++) {
+      for (let page = 0; page < MAX_PAGES && tools.length < MOST_TOOLS; page++) {
         const result = await this.#request('tools/list', cursor === undefined ? {} : { cursor }, signal);
         if (!Array.isArray(result.tools)) throw wrong('its list of tools is not a list');
-        for (const one of result.tools.slice(0, MAX_TOOLS - tools.length)) tools.push(describedTool(one));
+        for (const one of result.tools.slice(0, MOST_TOOLS - tools.length)) tools.push(describedTool(one));
         cursor = result.nextCursor;
         if (typeof cursor !== 'string' || cursor.length > 1000) break;
       }
@@ -99,9 +102,11 @@ export class McpServer {
     const { signal, done } = within(CALL_PATIENCE, abort);
     try {
       if (this.#version !== MODERN && !this.#begun) await this.#begin(signal);
+      const session = this.#session;
       const result = await this.#post(id, body, headers, signal).catch(async error => {
-        if (error.status !== 404 || this.#session === undefined) throw error;
-        await this.#begin(signal);   // the session has expired
+        if (error.status !== 404 || session === undefined) throw error;
+        // The session has expired.  Another call may have begun a new one, or be about to.
+        if (this.#session === session || this.#beginning) await this.#begin(signal);
         return this.#post(id, body, headers, signal);
       });
       return resultText(result);
@@ -136,12 +141,17 @@ export class McpServer {
     }
     if (!Array.isArray(supported) || supported.includes(MODERN)) return Array.isArray(supported);
     if (supported.some(one => LEGACY.includes(one))) return false;
-    throw wrong(`it speaks the versions ${visible(supported.slice(0, 5).join(', '), 100)} of the protocol, this page `
-      + VERSIONS.join(', '));
+    const theirs = supported.slice(0, 5).map(one => visible(one, 20)).join(', ');
+    throw wrong(`it speaks the versions ${theirs} of the protocol, this page ${VERSIONS.join(', ')}`);
   }
 
-  /** Begins a session. @param {AbortSignal} signal */
-  async #begin(signal) {
+  /** Begins a session: one for all calls that need it at the same time. @param {AbortSignal} signal */
+  #begin(signal) {
+    return this.#beginning ??= this.#handshake(signal).finally(() => { this.#beginning = undefined; });
+  }
+
+  /** @param {AbortSignal} signal */
+  async #handshake(signal) {
     this.#session = undefined;
     [this.#version] = LEGACY;
     const { id, body, headers } = this.#message('initialize', { protocolVersion: this.#version, capabilities: {},

@@ -29,7 +29,8 @@ function asked({ label }, { address, sent, bytes }, signal) {
       } }, text);
     const box = make('section', { id: 'ask', className: 'strip', 'aria-labelledby': 'ask-title' }, title,
       make('p', {}, 'To ', make('bdi', {}, address)),
-      paragraph(bytes > 0 ? `${count(bytes, 'byte')}, these headers, and those that the browser adds:`
+      paragraph(bytes > 0 ? `${count(bytes, 'byte')}, these headers, the number of the server's session if it has one, `
+        + 'and the headers that the browser adds:'
         : 'This line, and what the browser adds to every request:'),
       make('pre', { tabIndex: 0, role: 'group', 'aria-label': 'What is sent' }, sent),
       make('div', { className: 'row' }, button('Refuse', false), button('Allow', true, 'primary')));

@@ -2,18 +2,18 @@
  * kept in this browser.  Only the reader adds one: no conversation can, wherever it is from. */
 import { recall, remember } from '../dom.js';
 import { addressOf } from './bounded.js';
-import { McpServer, VERSIONS } from './mcp.js';
+import { McpServer, MOST_TOOLS, VERSIONS } from './mcp.js';
 import { describedTool } from './mcp-tools.js';
 
 /** @typedef {import('./mcp.js').Known} Known */
 
 const KEY = 'tool-servers';
-/** Servers at most, and tools of each. */
+/** Servers at most. */
 export const MOST_SERVERS = 20;
-const MOST_TOOLS = 100;
 
 /** @type {Known[]} */
 let servers = stored();
+addEventListener('storage', () => { servers = stored(); });   // another tab has changed them
 /** Those that this page has asked, by address. @type {Map<string, McpServer>} */
 const clients = new Map();
 
@@ -36,6 +36,7 @@ export const knownServers = () => servers;
 
 /** Keeps what a server has said of itself. @param {Known} known */
 export function keepServer(known) {
+  closeServer(known.address);   // it may speak another version than before
   servers = stored();
   const at = servers.findIndex(({ address }) => address === known.address);
   servers = at < 0 ? [...servers, known] : servers.with(at, known);

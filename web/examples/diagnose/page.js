@@ -47,7 +47,11 @@ async function fileOf(url, signal) {
 function zoneOf(label, accept) {
   const name = make('span', {}, label);
   const input = make('input', { type: 'file', className: 'hidden', accept, 'aria-label': label });
-  input.addEventListener('change', () => input.files?.[0] && take(input.files[0]));
+  input.addEventListener('change', () => {
+    const [file] = input.files ?? [];
+    input.value = '';   // the same file can be chosen again when it has changed
+    if (file) take(file);
+  });
   element('zones', 'div').append(make('label', { className: 'zone' }, input, name));
   return (/** @type {string} */ text) => { name.textContent = text || label; };
 }

@@ -2,7 +2,7 @@
  * fills it in. */
 import { JsonTree } from '../../chat/conversation/json-tree.js';
 import { announce, dotted, element, make } from '../../chat/dom.js';
-import { explain } from '../../chat/explain.js';
+import { explain, isFatal } from '../../chat/explain.js';
 import { OFFERED } from '../../chat/models/offered.js';
 import { loadOffered } from '../../chat/models/second-model.js';
 import { isolate, keepPage } from '../../chat/offline.js';
@@ -70,6 +70,10 @@ async function answer() {
     announce(finishReason === 'abort' ? 'Stopped' : 'The answer is complete');
   } catch (error) {
     if (controller !== running) return;
+    if (isFatal(error)) {
+      void loaded?.model.close().catch(() => {});
+      loaded = undefined;
+    }
     const { title, advice, detail } = explain(error);
     figures.textContent = signal.aborted ? 'Stopped' : dotted([`${title}. ${advice}`, detail]);
   }
@@ -88,8 +92,8 @@ function choose(sample) {
 
 element('samples', 'ul').replaceChildren(...SAMPLES.map(sample => make('li', {}, make('button', { type: 'button',
   onclick: () => choose(sample) }, sample.name, make('span', { className: 'figures' }, sample.about)))));
-select.replaceChildren(...MODELS.map(({ url, name, about }) =>
-  make('option', { value: url }, `${name}, ${/[\d,]+ MB/.exec(about)?.[0]}`)));
+select.replaceChildren(...MODELS.map(({ url, name, size }) =>
+  make('option', { value: url }, `${name}, ${size} MB`)));
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let timer;
 schema.addEventListener('input', () => {

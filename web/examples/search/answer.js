@@ -5,18 +5,17 @@ import { withDocuments } from '../../chat/documents/given.js';
 import { sentencesIn } from '../../chat/documents/search.js';
 import { placesOf } from '../../chat/documents/shown.js';
 import { announce, dotted, element, make, recall, remember } from '../../chat/dom.js';
-import { explain } from '../../chat/explain.js';
+import { explain, isFatal } from '../../chat/explain.js';
 import { OFFERED } from '../../chat/models/offered.js';
-import { askAbout, loadOffered } from '../../chat/models/second-model.js';
-import { Plumb } from '../../index.js';
+import { askAbout, isKept, loadOffered } from '../../chat/models/second-model.js';
 
 /** @typedef {import('../../chat/documents/stored.js').Place} Place
  * @typedef {(digest: string, place?: Place) => void} Open
  * @typedef {import('../../api/plumb.js').Model} Model */
 
 /** The models that can answer: what they do, and whether they only quote. */
-const MODELS = [{ ...OFFERED[0], about: 'quotes a sentence, 98 MB', quotes: true },
-  { ...OFFERED[1], about: 'writes an answer, 491 MB', quotes: false }];
+const MODELS = [{ ...OFFERED[0], about: 'quotes a sentence', quotes: true },
+  { ...OFFERED[1], about: 'writes an answer', quotes: false }];
 /** The key of the chosen model in local storage. */
 const KEY = 'search.answers';
 const NOT_FOUND = 'Not found in your notes.';
@@ -65,6 +64,10 @@ export class Answers {
       announce(this.#text.textContent ?? '');
     } catch (error) {
       if (controller !== this.#running) return;
+      if (isFatal(error)) {
+        void this.#loaded?.model.close().catch(() => {});
+        this.#loaded = undefined;
+      }
       const { title, advice, detail } = explain(error);
       this.#show(signal.aborted ? 'Stopped' : dotted([`${title}. ${advice}`, detail]), false);
     }
@@ -106,7 +109,7 @@ export class Answers {
     signal.throwIfAborted();
     this.#places.replaceChildren(...placesOf(places, answer, this.#open, 'notes'));
     const { tokens = 0, decodeRate = 0, finishReason } = chat.lastStats ?? {};
-    return dotted([name, tokens > 1 && `${decodeRate.toFixed(1)} tokens/s`, finishReason === 'abort' && 'stopped',
+    return dotted([name, tokens > 1 && `${decodeRate.toFixed(1)} tokens/s`,
       finishReason === 'length' && 'cut off at the longest answer']);
   }
 
@@ -115,9 +118,10 @@ export class Answers {
     const where = { anchor: this.#text, signal };
     let wanted = MODELS.find(({ hub }) => hub === recall(KEY));
     if (wanted && wanted.name === this.#loaded?.name) return this.#loaded;
-    if (!wanted || !await Plumb.openCached(wanted.url).catch(() => undefined)) {
+    if (!wanted || !await isKept(wanted)) {
       wanted = await askAbout(where, 'Which model shall answer?', 'It is downloaded once, and runs in this tab. '
-        + 'Nothing of your notes is sent.', MODELS.map(one => ({ text: `${one.name}, ${one.about}`, value: one })));
+        + 'Nothing of your notes is sent.',
+      MODELS.map(one => ({ text: `${one.name}, ${one.about}, ${one.size} MB`, value: one })));
       remember(KEY, wanted.hub);
     }
     await this.#loaded?.model.close();   // two would take much memory

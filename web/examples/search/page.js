@@ -195,10 +195,11 @@ const nearest = vector => readNotes().flatMap(note => note.index ? passagesIn(no
   .map(({ vector: own, ...place }) => ({ note, ...place, score: cosine(vector, own) })) : [])
   .sort((a, b) => b.score - a.score).slice(0, RESULTS);
 
-/** The places that may answer a question, by words and meaning; without a model by words only.
+/** The places that may answer a question, by words and meaning; without a model by words only.  Notes that are not read
+ * yet are searched, too.
  * @param {string} question @param {AbortSignal} signal */
 async function placesFor(question, signal) {
-  const { model } = loader, known = maker === '' ? [...notes.all.values()] : readNotes();
+  const { model } = loader, known = [...notes.all.values()];
   if (finding?.maker !== maker) {
     finding?.finder.close();
     finding = { finder: new Finder(), maker };
@@ -207,7 +208,7 @@ async function placesFor(question, signal) {
   const embedder = model && options && { embed: (/** @type {string[]} */ texts) =>
     model.embed(texts, { ...options, signal }) };
   const documents = known.map(({ id, name, text, index }) =>
-    ({ digest: id, name, size: text.length, text, ...options && { index } }));
+    ({ digest: id, name, size: text.length, text, ...options && index?.model === maker && { index } }));
   return documents.length === 0 ? [] : finding.finder.find(question, documents, { embedder, signal });
 }
 
