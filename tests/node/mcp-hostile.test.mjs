@@ -38,7 +38,7 @@ function changed(value, edits) {
     if (places.length === 0) break;
     const [object, key] = places[n % places.length];
     if (n % 7 === 0) delete object[key];
-    else if (n % 7 === 1 && !Array.isArray(object)) object[String(to)] = object[key];
+    else if (n % 7 === 1 && !Array.isArray(object)) object[JSON.stringify(to) ?? ''] = object[key];
     else if (n % 7 === 2) object[key] = [object[key], object[key]];
     else object[key] = to;
   }
