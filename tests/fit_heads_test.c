@@ -641,9 +641,9 @@ static void output(const void *arg) {
 }
 
 void test_fit_heads(void) {
-    TEST_ROWS("fit: RoPE with ", rope, rope_cases);
-    TEST_ROWS("fit: RoPE of scaled parts of heads with ", rope_scaled, scaled_cases);
+    TEST_REPEATED_ROWS("fit: RoPE with ", rope, rope_cases);
+    TEST_REPEATED_ROWS("fit: RoPE of scaled parts of heads with ", rope_scaled, scaled_cases);
     test_case("fit: V that is rotated is found", rope_early);
-    TEST_ROWS("fit: attention weights with ", weights, weight_cases);
-    TEST_ROWS("fit: attention output with ", output, out_cases);
+    TEST_REPEATED_ROWS("fit: attention weights with ", weights, weight_cases);
+    TEST_REPEATED_ROWS("fit: attention output with ", output, out_cases);
 }

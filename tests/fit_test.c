@@ -1182,11 +1182,11 @@ static void check_state(const void *row) {
 void test_fit(void) {
     for (size_t i = 0; i < sizeof states / sizeof *states; i++) test_row(states[i].row.name, check_state, &states[i]);
     test_row(partial_state.name, check_partial_state, &partial_state);
-    TEST_ROWS("", check_row, rows);
-    TEST_ROWS("", check_quantized, quantized);
-    TEST_ROWS("", check_partial, partial);
-    TEST_ROWS("", check_row, silu);
-    TEST_ROWS("", check_gelu, gelu);
-    TEST_ROWS("", check_small_gelu, small_gelu);
-    TEST_ROWS("", check_partial_gelu, partial_gelu);
+    TEST_REPEATED_ROWS("", check_row, rows);
+    TEST_REPEATED_ROWS("", check_quantized, quantized);
+    TEST_REPEATED_ROWS("", check_partial, partial);
+    TEST_REPEATED_ROWS("", check_row, silu);
+    TEST_REPEATED_ROWS("", check_gelu, gelu);
+    TEST_REPEATED_ROWS("", check_small_gelu, small_gelu);
+    TEST_REPEATED_ROWS("", check_partial_gelu, partial_gelu);
 }
