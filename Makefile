@@ -428,7 +428,7 @@ site: ## Builds build/site: the chat page, the gallery and their models, for any
 	@python3 models/fetch.py $(OFFERED)
 	@$(call quietly,the engine,wasm)
 	@rm -rf build/site
-	@node web/site/page-files.mjs build/site $$(python3 models/fetch.py --path $(OFFERED))
+	@node tools/site.mjs build/site $$(python3 models/fetch.py --path $(OFFERED))
 	@echo "  build/site"
 
 wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) #: Builds build/wasi/plumb.wasm, the command line for wasmtime.
@@ -480,7 +480,7 @@ release: ## Builds build/release: package, site, command line for five systems, 
 	@$(MAKE) -s -j$$(nproc) packed native \
 	    $(foreach s,$(systems),build/cross/$s/plumb$(ending_$(firstword $(subst -, ,$s))))
 	@rm -rf build/release-site
-	@node web/site/page-files.mjs build/release-site
+	@node tools/site.mjs build/release-site
 	@LLVM=$(LLVM) node tools/release/release.mjs models/SmolLM2-135M-Instruct.Q4_1.gguf
 
 docs: #: Writes parameters.js from plumb.h, names.js from src/cli/names.h, and web/docs/api.md from comments.

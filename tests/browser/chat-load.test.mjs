@@ -381,7 +381,7 @@ async function plainHost(t, folder) {
 function site(t) {
   const folder = mkdtempSync(join(tmpdir(), 'plumb-site-'));
   t.after(() => rmSync(folder, { recursive: true }));
-  execFileSync(process.execPath, [`${root}web/site/page-files.mjs`, folder, tinyPath]);
+  execFileSync(process.execPath, [`${root}tools/site.mjs`, folder, tinyPath]);
   symlinkSync(realPath, join(folder, 'models', 'SmolLM2-135M-Instruct.Q4_1.gguf'));
   return folder;
 }
@@ -449,7 +449,7 @@ test('two copies of the page on one origin keep their caches, and each works off
   const folder = mkdtempSync(join(tmpdir(), 'plumb-sites-')), texts = { a: 'Copy A', 'a/web/b': 'Copy B' };
   t.after(() => rmSync(folder, { recursive: true }));
   for (const [copy, title] of Object.entries(texts)) {   // the second one is in the folder of the first
-    execFileSync(process.execPath, [`${root}web/site/page-files.mjs`, join(folder, copy), tinyPath]);
+    execFileSync(process.execPath, [`${root}tools/site.mjs`, join(folder, copy), tinyPath]);
     edit(join(folder, copy), { 'chat/index.html': text => text.replace('What would you like', title) });
   }
   const url = await plainHost(t, folder), context = await where.browser.newContext(), page = await context.newPage();
@@ -477,18 +477,18 @@ test('a version with a missing file is completed, or else replaced as a whole', 
   const [[name, files]] = await kept(page);
   const forget = path => page.evaluate(async ([name, url]) =>
     (await caches.open(name)).delete(url), [name, `${url}web/${path}`]);
-  assert.ok(await forget('chat/dom.js'));
+  assert.ok(await forget('chat/page.js'));
   await page.reload();
   await state(page, 'ready');
   assert.deepEqual(await kept(page), [[name, files]], 'the same version again');
 
   edit(folder, { 'chat/index.html': text => text.replace('What would you like', 'What would YOU like'),
-    'chat/dom.js': text => `${text}globalThis.version = 'next';\n` });
-  for (const path of ['chat/dom.js', 'chat/inspect/inspect.js']) assert.ok(await forget(path));
+    'chat/page.js': text => `${text}globalThis.version = 'next';\n` });
+  for (const path of ['chat/page.js', 'chat/panels.css']) assert.ok(await forget(path));
   const status = path => page.evaluate(url => fetch(url).then(({ status }) => status, () => 'refused'),
     `${url}web/${path}`);
-  assert.equal(await status('chat/dom.js'), 'refused', 'no file of the next version for a page of this one');
-  assert.equal(await status('chat/inspect/inspect.js'), 200, 'a file that has not changed');
+  assert.equal(await status('chat/page.js'), 'refused', 'no file of the next version for a page of this one');
+  assert.equal(await status('chat/panels.css'), 200, 'a file that has not changed');
   await page.reload();
   await state(page, 'ready');
   assert.match(await page.textContent('#welcome-title'), /would YOU/);

@@ -25,7 +25,7 @@ async function host(t) {
     execFileSync('python3', ['-m', 'zipfile', '-e', process.env.RELEASE_SITE, join(folder, 'zip')]);
     renameSync(join(folder, 'zip', readdirSync(join(folder, 'zip'))[0]), site);
   } else {
-    execFileSync(process.execPath, [`${root}web/site/page-files.mjs`, site]);
+    execFileSync(process.execPath, [`${root}tools/site.mjs`, site]);
   }
   mkdirSync(join(site, 'models'));
   symlinkSync(realPath, join(site, 'models/SmolLM2-135M-Instruct.Q4_1.gguf'));
