@@ -43,7 +43,8 @@ export async function setUp(flags) {
   mkdirSync(`${root}build/chat`, { recursive: true });
   writeFileSync(`${root}${FAILING}.${process.pid}`, withTemplate(tiny, "{{ raise_exception('No.') }}"));
   renameSync(`${root}${FAILING}.${process.pid}`, `${root}${FAILING}`);
-  const server = await serve({ root: servedFolder(), linked: [root], home: '/web/chat/' }), browser = await launchChrome(flags);
+  const server = await serve({ root: servedFolder(), linked: [root], home: '/web/chat/' });
+  const browser = await launchChrome(flags);
   after(async () => {
     await browser.close();
     await server.close();
