@@ -4,11 +4,10 @@ import { test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { Plumb } from '../../web/node/index.js';
 import { createLanguageModel } from '../../web/node/prompt-api.js';
-import { tiny } from './helpers.mjs';
-import { smallPath } from './small.mjs';
+import { realPath, tiny } from './helpers.mjs';
 
 const LOAD = { threads: 1, worker: false, contextLength: 512 };
-const LanguageModel = createLanguageModel(smallPath, LOAD);
+const LanguageModel = createLanguageModel(realPath, LOAD);
 const GREEDY = { samplingMode: 'most-predictable' };
 const rejects = (action, name, message) => assert.rejects(action, error => {
   assert.deepEqual([error.name, message.test(error.message)], [name, true], `${error.name}: ${error.message}`);
@@ -42,7 +41,7 @@ test('answers are those of a chat, which each prompt goes on with', async () => 
   const initialPrompts = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'Hello!' },
     { role: 'assistant', content: 'Hi.' }];
   const session = await LanguageModel.create({ ...GREEDY, initialPrompts });
-  const model = await Plumb.load(smallPath, LOAD), chat = model.chat({ messages: initialPrompts, temperature: 0 });
+  const model = await Plumb.load(realPath, LOAD), chat = model.chat({ messages: initialPrompts, temperature: 0 });
   const usage = await model.tokenizeChat(initialPrompts, { addGenerationPrompt: false, continueFinalMessage: false });
   assert.equal(session.contextUsage, usage.length);
   assert.equal(session.contextWindow, 512);

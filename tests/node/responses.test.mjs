@@ -293,7 +293,7 @@ test('the signal rejects a response with its reason, and ends a stream; leaving 
   let held = 0;
   const responses = new Responses(async () => {
     held++;
-    return { model, free: () => void held-- };
+    return { model: real, free: () => void held-- };
   });
   const body = { ...GREEDY, model: undefined, input: 'Write a long story about a dog.', max_output_tokens: 400 };
   const abort = new AbortController(), whole = responses.create(body, { signal: abort.signal });

@@ -12,8 +12,7 @@ import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Plumb } from '../../web/node/index.js';
 import { serve as serveFiles } from '../../web/site/serve.mjs';
-import { root } from './helpers.mjs';
-import { smallPath } from './small.mjs';
+import { realPath, root } from './helpers.mjs';
 
 const SYSTEM = 'You answer in one short sentence, and you are polite to everybody who asks. '.repeat(3);
 const QUESTIONS = ['What is the capital of France?', 'Name a fruit.', 'Who wrote Faust?', 'Name a planet.',
@@ -23,7 +22,7 @@ const GREEDY = { model: 'smol', temperature: 0, max_tokens: 12 };
 
 /** Starts plumb serve, and returns its address once it says it. @param {string[]} [options]
  * @param {{models?: string[], env?: Record<string, string>}} [more] */
-async function start(options = [], { models = [`smol=${smallPath}`], env = {} } = {}) {
+async function start(options = [], { models = [`smol=${realPath}`], env = {} } = {}) {
   const process_ = spawn(process.execPath, [`${root}web/cli/main.mjs`, 'serve', ...models, '--port', '0',
     '--log', 'json', ...options], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   let said = '', lines = '';
@@ -206,7 +205,7 @@ test('more requests than fit into the queue are refused; a stop waits for the an
 const ROUNDS = process.env.WHOLE ? 63 : 3, WARM = process.env.WHOLE ? 13 : 2, CLIENTS = 16;
 
 test(`${CLIENTS} clients, many of them bad ones, get no wrong answer, and leave nothing behind`, async t => {
-  const model = await Plumb.load(smallPath, { threads: 1 });
+  const model = await Plumb.load(realPath, { threads: 1 });
   const right = [];
   for (const question of QUESTIONS) {
     right.push(await model.generate(ask(question), { temperature: 0, maxTokens: GREEDY.max_tokens }));
