@@ -168,6 +168,9 @@ describe('documents: what the model is given, and what is stored', () => {
     const places = [place, { ...place, text: 'Other things are written there.' }];
     assert.deepEqual([...usedIn('It says “other things ARE written” [7].', places)], [2]);
     assert.deepEqual([...usedIn('See [1].', places)], [1]);
+    assert.deepEqual([...usedIn('Two three four five.', [{ ...places[0], text: 'One two three four five six.' }])], []);
+    assert.deepEqual([...usedIn('It is so: one, two three FOUR five “six”.', [{ ...places[0],
+      text: 'One two three four five six.' }])], [1]);
   });
   test('names have no control characters, marks of direction or lines', () => {
     assert.equal(nameOf('a\u202egnp.\r\n\u2028<b>x</b>'), 'a gnp. <b>x</b>');

@@ -5,12 +5,20 @@
  * @typedef {import('./stored.js').Place} Place */
 
 const WHOLE = 'Answer from the documents, and quote the words that you rely on.';
-const PASSAGES = 'Answer from these passages only. Quote their words, and name the number of each passage that you '
+// Small models answer with nothing but a number if they are asked for numbers first.
+const PASSAGES = 'Answer the question in full sentences, with words of these passages. Then name the passage that says '
+  + 'it, such as (passage [1]). If they do not contain the answer, say so.';
+/** For a model that can only quote, because a grammar binds it. */
+export const QUOTE = 'Answer from these passages only. Quote their words, and name the number of each passage that you '
   + 'use, such as [1]. If they do not contain the answer, say so.';
+/** How many words an answer has in common with a passage, one after the other, if it quotes it without marks; and how
+ * many of an answer are compared. */
+const QUOTED = 6, MOST_COMPARED = 2000;
 
 /** A message with what belongs to it of the documents.
- * @param {{content: string, documents?: Document[], places?: Place[]}} message */
-export function withDocuments({ content, documents = [], places = [] }) {
+ * @param {{content: string, documents?: Document[], places?: Place[]}} message
+ * @param {string} [how]  how the model is to answer from passages */
+export function withDocuments({ content, documents = [], places = [] }, how = PASSAGES) {
   const whole = documents.filter(({ whole, text }) => whole && text !== undefined);
   const parts = [
     ...whole.map(({ name, text = '' }) => `Document ${quoted(name)}:\n${bounded(text)}`),
@@ -18,7 +26,7 @@ export function withDocuments({ content, documents = [], places = [] }) {
       : `Passage [${i + 1}] of ${quoted(name)}${page ? `, page ${page}` : ''}:\n${bounded(text)}`),
   ].filter(Boolean);
   if (parts.length === 0) return content;
-  return [...parts, places.some(({ whole }) => !whole) ? PASSAGES : WHOLE, content].join('\n\n');
+  return [...parts, places.some(({ whole }) => !whole) ? how : WHOLE, content].join('\n\n');
 }
 
 /** @param {string} name */
@@ -37,9 +45,14 @@ export function bounded(text, mark = '"') {
 export function usedIn(answer, places) {
   const used = new Set([...answer.matchAll(/\[(\d{1,2})\]/g)].map(([, n]) => Number(n)).filter(n => places[n - 1]));
   const plain = (/** @type {string} */ text) => text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, ' ').trim();
+  const texts = places.map(({ text }) => ` ${plain(text)} `), words = plain(answer).split(' ').slice(0, MOST_COMPARED);
+  for (let i = 0; i + QUOTED <= words.length; i++) {
+    const some = ` ${words.slice(i, i + QUOTED).join(' ')} `;
+    texts.forEach((text, n) => text.includes(some) && used.add(n + 1));
+  }
   for (const [, quote] of answer.matchAll(/[“"]([^“”"]{12,2000})[”"]/g)) {
     const wanted = plain(quote);
-    places.forEach(({ text }, i) => plain(text).includes(wanted) && used.add(i + 1));
+    texts.forEach((text, n) => text.includes(wanted) && used.add(n + 1));
   }
   return used;
 }

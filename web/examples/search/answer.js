@@ -1,7 +1,7 @@
 /* Answers a question from the notes: passages are found by words and meaning, and a chat model, which is loaded for the
  * first question, answers from them.  The smallest model would invent facts, so a grammar lets it only quote a sentence
  * of them.  If nothing is near the question, no model is asked. */
-import { withDocuments } from '../../chat/documents/given.js';
+import { QUOTE, withDocuments } from '../../chat/documents/given.js';
 import { sentencesIn } from '../../chat/documents/search.js';
 import { placesOf } from '../../chat/documents/shown.js';
 import { announce, dotted, element, make, recall, remember } from '../../chat/dom.js';
@@ -101,7 +101,7 @@ export class Answers {
     const { model, name, quotes } = await this.#model(signal), chat = model.chat({ contextEnd: 'trim' });
     this.#show(`${name} reads the passages`, true);
     let answer = '';
-    for await (const piece of chat.send(withDocuments({ content: question, places }),
+    for await (const piece of chat.send(withDocuments({ content: question, places }, quotes ? QUOTE : undefined),
       { temperature: 0, maxTokens: LONGEST, signal, ...quotes && { grammar: quotesOf(places) } })) {
       answer += piece;
       this.#text.replaceChildren(...linked(answer, places, this.#open));
