@@ -24,10 +24,13 @@ const WORKER = /(-|\/)worker\.js$/, ENGINE = 'browser/engine-worker.js';
 const LIBRARY = /\.min\.m?js$/;
 
 const read = path => readFileSync(join(web, path), 'utf8');
+/** The paths of the site's files, but for licences. @type {string[]} */
+const kept = [];
 /** @param {string} path @param {string | Buffer} content */
 function write(path, content) {
   mkdirSync(dirname(join(site, path)), { recursive: true });
   writeFileSync(join(site, path), content);
+  if (!path.endsWith('/LICENSE')) kept.push(path);
 }
 /** The path of what a file names. @param {string} file @param {string} address */
 const pathOf = (file, address) => posix.join(posix.dirname(file), address);
@@ -97,6 +100,7 @@ const modules = pages.flatMap(page => {
 const [chat, gallery] = [true, false].map(isChat => modules.filter(path => path.startsWith('chat/') === isChat));
 const files = { ...await joined([...chat, ENGINE], true), ...await joined(gallery, true),
   ...await joined(all.filter(path => WORKER.test(path) && path !== ENGINE), false) };
+kept.push(...Object.keys(files));
 const replaced = new Set(Object.values(files).flatMap(({ inputs }) => inputs));
 for (const path of all) {
   if (path in files) continue;
@@ -111,10 +115,7 @@ for (const path of all) {
 for (const name of readdirSync(join(web, 'dist/vendor'))) {
   write(`dist/vendor/${name}/LICENSE`, read(`dist/vendor/${name}/LICENSE`));
 }
-const kept = readdirSync(site, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile())
-  .map(({ parentPath, name }) => relative(site, join(parentPath, name)).replaceAll('\\', '/'))
-  .filter(path => !path.endsWith('/LICENSE')).sort();
-write('sw.js', await serviceWorker(site, kept));
+write('sw.js', await serviceWorker(site, kept.sort()));
 
 const beside = path => join(resolve(target), path);
 copyFileSync(join(web, '../LICENSE'), beside('LICENSE'));

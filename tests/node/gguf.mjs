@@ -1,14 +1,19 @@
-/** Headers of models of any size, without the weights that follow in a GGUF file; also an endless header. */
+/** Parts of GGUF files, and headers of models of any size, without the weights that follow; also an endless header. */
 import { once } from 'node:events';
 
 const STRING = 8, ARRAY = 9, UINT32 = 4, FLOAT32 = 6, INT32 = 5;
 /** By name: [number, elements in a block, bytes of one]. */
 const TYPES = { F32: [0, 1, 4], F16: [1, 1, 2], Q4_0: [2, 32, 18], Q8_0: [8, 32, 34], Q4_K: [12, 256, 144] };
 
-const u32 = n => { const b = Buffer.alloc(4); b.writeUInt32LE(n); return b; };
-const u64 = n => { const b = Buffer.alloc(8); b.writeBigUInt64LE(BigInt(n)); return b; };
+export const u32 = n => { const b = Buffer.alloc(4); b.writeUInt32LE(n); return b; };
+export const u64 = n => { const b = Buffer.alloc(8); b.writeBigUInt64LE(BigInt(n)); return b; };
 const f32 = x => { const b = Buffer.alloc(4); b.writeFloatLE(x); return b; };
-const string = text => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)]);
+export const string = text => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)]);
+/** Bytes up to the next multiple of 32. @param {Buffer} bytes */
+export const aligned = bytes => Buffer.concat([bytes, Buffer.alloc(-bytes.length & 31)]);
+/** What is before the weights. @param {Buffer[]} keys @param {Buffer[]} tensors */
+export const headOf = (keys, tensors) =>
+  aligned(Buffer.concat([Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(keys.length), ...keys, ...tensors]));
 
 /** A header of the llama architecture with `vocabulary` made-up tokens, and the size of its file.
  * @param {object} shape
@@ -53,8 +58,7 @@ export function ggufHeader({ layers, embedding, feedForward, heads, vocabulary =
     for (const name of ['ffn_gate', 'ffn_up']) tensor(`blk.${i}.${name}.weight`, [embedding, feedForward]);
     tensor(`blk.${i}.ffn_down.weight`, [feedForward, embedding]);
   }
-  const head = Buffer.concat([Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(keys.length), ...keys, ...tensors]);
-  const header = Buffer.concat([head, Buffer.alloc((32 - head.length % 32) % 32)]);
+  const header = headOf(keys, tensors);
   return { header: new Uint8Array(header), size: header.length + offset };
 }
 

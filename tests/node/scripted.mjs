@@ -2,15 +2,13 @@
  * choose the next one.  Its chat template ends the prompt with a token that stands for what the last message says, so
  * the answer depends on the conversation as that of any model, and comes from the engine, its sampler and its
  * grammars. */
+import { headOf, string, u32, u64 } from './gguf.mjs';
 
 const STRING = 8, ARRAY = 9, UINT32 = 4, FLOAT32 = 6, INT32 = 5, BOOL = 7;
 /** Kinds of tokens. */
 const NORMAL = 1, CONTROL = 3, BYTE = 6;
 
-const u32 = n => { const b = Buffer.alloc(4); b.writeUInt32LE(n); return b; };
-const u64 = n => { const b = Buffer.alloc(8); b.writeBigUInt64LE(BigInt(n)); return b; };
 const floats = values => Buffer.from(Float32Array.from(values).buffer);
-const string = text => Buffer.concat([u64(Buffer.byteLength(text)), Buffer.from(text)]);
 
 /** @param {{when: string, says: string[], tools?: true}[]} script  the answer to a message that contains a text, as
  *   tokens; the first that fits is given, and the last one must fit always, with ''; tools: it fits only if the model
@@ -71,8 +69,7 @@ export function scriptedModel(script) {
   for (const name of ['attn_q', 'attn_k', 'attn_v', 'attn_output']) tensor(`blk.0.${name}.weight`, [width, width]);
   for (const name of ['ffn_gate', 'ffn_up']) tensor(`blk.0.${name}.weight`, [width, 32]);
   tensor('blk.0.ffn_down.weight', [32, width]);
-  const head = Buffer.concat([Buffer.from('GGUF'), u32(3), u64(tensors.length), u64(keys.length), ...keys, ...tensors]);
-  return Buffer.concat([head, Buffer.alloc((32 - head.length % 32) % 32), ...data]);
+  return Buffer.concat([headOf(keys, tensors), ...data]);
 }
 
 /** A call as such a model writes it. @param {string} name @param {object} given */
