@@ -1,6 +1,7 @@
 /* A model that runs beside that of the page: in a strip, the reader is asked about it, and sees how it is loaded. */
 import { Plumb } from '../../index.js';
 import { make, paragraph } from '../dom.js';
+import { isFatal } from '../explain.js';
 import { openModel } from './loading.js';
 import { placeOf } from './models-dialog.js';
 
@@ -54,6 +55,34 @@ export async function loadOffered({ url, hub, name }, where, title = `Loading ${
     return await openModel(source, { ...options, reserve: false, signal: where.signal }, bar, line);
   } finally {
     shown.remove();
+  }
+}
+
+/** The offered model that a page has loaded: one at a time, as two would take much memory. */
+export class SecondModel {
+  /** @type {{url: string, model: import('../../api/plumb.js').Model} | undefined} */
+  #loaded;
+
+  get isLoaded() { return this.#loaded !== undefined; }
+
+  /** Whether it is this one. @param {Offered} offered */
+  is({ url }) { return this.#loaded?.url === url; }
+
+  /** Loads a model in place of another one, unless it is loaded. @param {Offered} offered @param {Where} where */
+  async load(offered, where) {
+    if (this.#loaded?.url === offered.url) return this.#loaded.model;
+    await this.#loaded?.model.close();
+    this.#loaded = undefined;
+    const model = await loadOffered(offered, where);
+    this.#loaded = { url: offered.url, model };
+    return model;
+  }
+
+  /** After an error with which it broke down, it is loaded again for the next answer. @param {unknown} error */
+  failed(error) {
+    if (!isFatal(error)) return;
+    void this.#loaded?.model.close().catch(() => {});
+    this.#loaded = undefined;
   }
 }
 

@@ -2,9 +2,9 @@
  * fills it in. */
 import { JsonTree } from '../../chat/conversation/json-tree.js';
 import { announce, dotted, element, make } from '../../chat/dom.js';
-import { explain, isFatal } from '../../chat/explain.js';
+import { explain } from '../../chat/explain.js';
 import { OFFERED } from '../../chat/models/offered.js';
-import { loadOffered } from '../../chat/models/second-model.js';
+import { SecondModel } from '../../chat/models/second-model.js';
 import { isolate, keepPage } from '../../chat/offline.js';
 import { problemsOf } from '../../chat/schema-check.js';
 import { SAMPLES } from './samples.js';
@@ -21,8 +21,7 @@ const figures = element('answer-figures', 'p'), problem = element('schema-proble
 /** @type {AbortController | undefined} */
 let running;
 let checking = new AbortController();
-/** @type {{model: import('../../api/plumb.js').Model, url: string} | undefined} */
-let loaded;
+const second = new SecondModel();
 
 /** Says what is wrong with the schema. */
 async function check() {
@@ -34,17 +33,6 @@ async function check() {
   ask.disabled = problems.length > 0;
 }
 
-/** @param {AbortSignal} signal */
-async function modelOf(signal) {
-  const wanted = MODELS.find(({ url }) => url === select.value) ?? MODELS[0];
-  if (loaded?.url === wanted.url) return loaded.model;
-  await loaded?.model.close();   // two would take much memory
-  loaded = undefined;
-  const model = await loadOffered(wanted, { anchor: box, signal });
-  loaded = { model, url: wanted.url };
-  return model;
-}
-
 async function answer() {
   running?.abort();
   const controller = running = new AbortController(), { signal } = controller;
@@ -52,7 +40,8 @@ async function answer() {
   figures.textContent = '';
   stop.hidden = false;
   try {
-    const model = await modelOf(signal);
+    const wanted = MODELS.find(({ url }) => url === select.value) ?? MODELS[0];
+    const model = await second.load(wanted, { anchor: box, signal });
     const chat = model.chat(), tree = new JsonTree(box);
     let text = '';
     figures.textContent = 'Reading the schema';
@@ -70,10 +59,7 @@ async function answer() {
     announce(finishReason === 'abort' ? 'Stopped' : 'The answer is complete');
   } catch (error) {
     if (controller !== running) return;
-    if (isFatal(error)) {
-      void loaded?.model.close().catch(() => {});
-      loaded = undefined;
-    }
+    second.failed(error);
     const { title, advice, detail } = explain(error);
     figures.textContent = signal.aborted ? 'Stopped' : dotted([`${title}. ${advice}`, detail]);
   }

@@ -5,13 +5,12 @@ import { QUOTE, withDocuments } from '../../chat/documents/given.js';
 import { sentencesIn } from '../../chat/documents/search.js';
 import { placesOf } from '../../chat/documents/shown.js';
 import { announce, dotted, element, make, recall, remember } from '../../chat/dom.js';
-import { explain, isFatal } from '../../chat/explain.js';
+import { explain } from '../../chat/explain.js';
 import { OFFERED } from '../../chat/models/offered.js';
-import { askAbout, isKept, loadOffered } from '../../chat/models/second-model.js';
+import { askAbout, isKept, SecondModel } from '../../chat/models/second-model.js';
 
 /** @typedef {import('../../chat/documents/stored.js').Place} Place
- * @typedef {(digest: string, place?: Place) => void} Open
- * @typedef {import('../../api/plumb.js').Model} Model */
+ * @typedef {(digest: string, place?: Place) => void} Open */
 
 /** The models that can answer: what they do, and whether they only quote. */
 const MODELS = [{ ...OFFERED[0], about: 'quotes a sentence', quotes: true },
@@ -33,8 +32,7 @@ export class Answers {
   #other = element('answer-model', 'button');
   /** @type {AbortController | undefined} */
   #running;
-  /** @type {{model: Model, name: string, quotes: boolean} | undefined} */
-  #loaded;
+  #second = new SecondModel();
 
   /** @param {(question: string, signal: AbortSignal) => Promise<Place[]>} find  the places that may answer; none if
    * nothing is near @param {Open} open  shows a place */
@@ -64,10 +62,7 @@ export class Answers {
       announce(this.#text.textContent ?? '');
     } catch (error) {
       if (controller !== this.#running) return;
-      if (isFatal(error)) {
-        void this.#loaded?.model.close().catch(() => {});
-        this.#loaded = undefined;
-      }
+      this.#second.failed(error);
       const { title, advice, detail } = explain(error);
       this.#show(signal.aborted ? 'Stopped' : dotted([`${title}. ${advice}`, detail]), false);
     }
@@ -84,7 +79,7 @@ export class Answers {
   #show(about, isRunning) {
     this.#about.textContent = about;
     this.#stop.hidden = !isRunning;
-    this.#other.hidden = isRunning || !this.#loaded;
+    this.#other.hidden = isRunning || !this.#second.isLoaded;
     this.#section.setAttribute('aria-busy', String(isRunning));
   }
 
@@ -117,17 +112,13 @@ export class Answers {
   async #model(signal) {
     const where = { anchor: this.#text, signal };
     let wanted = MODELS.find(({ hub }) => hub === recall(KEY));
-    if (wanted && wanted.name === this.#loaded?.name) return this.#loaded;
-    if (!wanted || !await isKept(wanted)) {
+    if (!wanted || !this.#second.is(wanted) && !await isKept(wanted)) {
       wanted = await askAbout(where, 'Which model shall answer?', 'It is downloaded once, and runs in this tab. '
         + 'Nothing of your notes is sent.',
       MODELS.map(one => ({ text: `${one.name}, ${one.about}, ${one.size} MB`, value: one })));
       remember(KEY, wanted.hub);
     }
-    await this.#loaded?.model.close();   // two would take much memory
-    this.#loaded = undefined;
-    const { name, quotes } = wanted, model = await loadOffered(wanted, where);
-    return this.#loaded = { model, name, quotes };
+    return { ...wanted, model: await this.#second.load(wanted, where) };
   }
 }
 
