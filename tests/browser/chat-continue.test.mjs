@@ -6,7 +6,7 @@ import { afterEach, test } from 'node:test';
 import { afterReasoning } from '../../web/chat/conversation/continuation.js';
 import { Plumb } from '../../web/node/index.js';
 import { root, tiny, withTemplate } from '../node/helpers.mjs';
-import { LONG, TINY, ask, begin, open, put, setUp, state, stored } from './chat-page.mjs';
+import { LONG, TINY, ask, begin, open, put, reload, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 let page;
@@ -39,7 +39,7 @@ test('after Stop, a reload, another page and a failed engine an answer continues
   await state(page, 'ready');
   assert.match(await page.textContent('#log .cut'), /^The answer was stopped\./);
   await goesOn();
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   await goesOn();
   await page.goto(`${where.url}README.md`);

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { hostilePdfs, inColumns } from '../pdf.mjs';
-import { examineAll, saved, screenshot, setUp, state, stored, visits, whole } from './chat-page.mjs';
+import { examineAll, reload, saved, screenshot, setUp, state, stored, visits, whole } from './chat-page.mjs';
 
 const SMALL = '?model=/tests/vectors/synth/f32.gguf', SMOL = '?model=/models/SmolLM2-135M-Instruct.Q4_1.gguf';
 const where = await setUp();
@@ -86,7 +86,7 @@ test('a short document is given as a whole, also after a reload; its text is sho
   // The bytes of Unicode's table CP1252.TXT.
   assert.equal(question.documents[0].text, 'Grüße € and “quotes”');
   assert.equal(question.documents[0].whole, true);
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   await page.locator('#log .chips button').click();
   assert.equal(await page.textContent('#document .plain'), 'Grüße € and “quotes”');
@@ -123,7 +123,7 @@ test('a long document is searched by words or by meaning; places lead into it, a
   await page.keyboard.press('Escape');
   assert.equal(await (await ask(page, 'Which football club won the cup in 1998?'))(), 'Not found in the documents.');
 
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   assert.deepEqual(await page.locator('.places blockquote').allTextContents(), places);
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#export-json')]);

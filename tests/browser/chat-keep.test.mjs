@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
 import { fileName } from '../../web/chat/dom.js';
 import {
-  FAILING, LONG, TINY, answer, answers, ask, begin, open, put, saved, setUp, state, stored as storedOf, until,
+  FAILING, LONG, TINY, answer, answers, ask, begin, open, put, reload, saved, setUp, state, stored as storedOf, until,
 } from './chat-page.mjs';
 
 test('a file is named after its URL, even if a % in it does not begin an escape', () => {
@@ -59,7 +59,7 @@ test('a message is edited in place, and the conversation continues from there', 
 
 test('a reload restores the conversation and the settings, and the model continues the conversation', async () => {
   const before = await messages();
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   assert.deepEqual(await messages(), before);
   assert.equal((await titles())[0], 'Name a river.');
@@ -134,7 +134,7 @@ test('a conversation can be renamed, deleted and restored', async () => {
   assert.equal(await page.locator('#log > li').count(), 0);
   await page.getByRole('button', { name: 'Undo' }).click();
   assert.deepEqual(await messages(), before);
-  await page.reload();
+  await reload(page);
   await page.waitForSelector('#log > li');
   assert.ok((await titles()).includes('Lighthouse'));
 });
@@ -146,7 +146,7 @@ test('a conversation that is deleted during its answer does not reappear', async
   await item.hover();
   await item.getByRole('button', { name: /^Delete/ }).click();
   await state(page, 'ready');
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   assert.ok(!(await stored()).some(({ messages }) => /To be deleted/.test(messages[0]?.content)));
 });
@@ -209,7 +209,7 @@ test('a change that another tab did not announce is not overwritten: both versio
   assert.deepEqual((await titles()).filter(title => /Theirs|Name a river/.test(title)).sort(),
     ['Name a river. (copy)', 'Theirs']);
   const before = await messages();
-  await page.reload();
+  await reload(page);
   await page.waitForSelector('#log > li');
   assert.deepEqual(await messages(), before);   // the tab still shows its own version
 });
@@ -564,7 +564,7 @@ test('a long conversation goes on after a reload without being read again, until
   await answer(page, `Which of these is a fruit? ${'A stone, a tree, a river, an apple. '.repeat(40)}`);
   assert.ok(await read() > 350);
   await keeps(1);
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   await answer(page, 'And a plant?');
   assert.ok(await read() < 40, `${await read()} tokens were read`);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { Plumb } from '../../web/node/index.js';
 import { prompts, realPath } from '../node/helpers.mjs';
-import { LONG, TINY, answer, holdModel, open, put, setUp, state, stored, whole } from './chat-page.mjs';
+import { LONG, TINY, answer, holdModel, open, put, reload, setUp, state, stored, whole } from './chat-page.mjs';
 
 const where = await setUp();
 let page, model;
@@ -123,7 +123,7 @@ test('an answer that reaches the length limit says so, and continues as if it ha
     assert.match(await last().locator('.figures').textContent(), new RegExp(`^${8 * (i - 1)} tokens`));
     assert.equal(await page.textContent('#live'), 'The answer was cut off');
     if (i === 3) {   // a stored answer can be continued too
-      await page.reload();
+      await reload(page);
       await state(page, 'ready');
     }
     await page.getByRole('button', { name: 'Continue' }).click();
@@ -144,7 +144,7 @@ test('a continued answer that is stopped or fails keeps its text', async () => {
   await state(page, 'ready');
   const first = await answer(page, LONG);
   await page.evaluate(() => localStorage.setItem('plumb.settings', '{"maxTokens":1000,"temperature":0}'));
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   await page.getByRole('button', { name: 'Continue' }).click();
   const grown = n => page.waitForFunction(n => document.querySelector('#log > .assistant .text').textContent.length > n,

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, test } from 'node:test';
-import { FAILING, TINY, open, put, saved, setUp, state, stored } from './chat-page.mjs';
+import { FAILING, TINY, open, put, reload, saved, setUp, state, stored } from './chat-page.mjs';
 
 const where = await setUp();
 let page;
@@ -75,7 +75,7 @@ test('conversations that a search hides survive an export, a deletion, a new cha
   await page.click('#new-chat');
   await found('Bread', 'Moon', 'Tides');
   await page.fill('#search', 'hour');
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   await page.fill('#search', '');
   await found('Bread', 'Moon', 'Tides');

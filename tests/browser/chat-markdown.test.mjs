@@ -2,7 +2,7 @@
  * conversations, and piece by piece through the function that shows a growing answer. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { TINY, open, put, screenshot, setUp, state } from './chat-page.mjs';
+import { TINY, open, put, reload, screenshot, setUp, state } from './chat-page.mjs';
 
 const where = await setUp([]);
 let page;
@@ -259,8 +259,8 @@ test('a conversation with a hostile answer of 78 kB opens, also after a reload, 
   const hostile = '*a_'.repeat(26000);
   await put(page, [{ title: 'Hostile', messages: [{ role: 'user', content: 'hi' },
     { role: 'assistant', content: hostile }] }]);
-  for (const reload of [false, true]) {
-    if (reload) await page.reload();
+  for (const again of [false, true]) {
+    if (again) await reload(page);
     await page.waitForFunction(text => document.querySelector('#log .assistant .text')?.textContent === text, hostile);
   }
   await page.locator('#chats li', { hasText: 'Hostile' }).getByRole('button', { name: /^Delete/ }).click();

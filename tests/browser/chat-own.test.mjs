@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { server, tiny } from '../node/helpers.mjs';
 import {
-  TINY, answer, begin, examineAll, open, openForAll, put, setUp, state, stored, until, whole,
+  TINY, answer, begin, examineAll, open, openForAll, put, reload, setUp, state, stored, until, whole,
 } from './chat-page.mjs';
 
 const where = await setUp(), page = await openForAll(where);
@@ -32,7 +32,7 @@ test('a system prompt and settings of one conversation are kept with it and are 
   assert.equal(await chip('System prompt').getAttribute('data-set'), 'false');
   await answer(page, 'And now?');
   assert.match(await page.textContent('#log > li:last-child .figures'), /^4 tokens/);
-  await page.reload();
+  await reload(page);
   await state(page, 'ready');
   await page.getByRole('button', { name: 'Two', exact: true }).click();
   await chip('1 option').click();

@@ -241,6 +241,13 @@ export const stored = page => page.evaluate(() => new Promise((resolve, reject) 
   };
 }));
 
+/** Reloads the page once the conversations that it writes are in the database: a transaction waits for those before it.
+ * @param {import('playwright-core').Page} page */
+export async function reload(page) {
+  await stored(page);
+  await page.reload();
+}
+
 let downloads = 0;
 /** Saves a download of the page, and returns its path. @param {import('playwright-core').Download} download */
 export async function saved(download) {

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { tinyPath } from '../node/helpers.mjs';
 import {
-  LONG, TINY, answer, answers as answersOf, ask as askPage, holdModel, open as openPage, put, setUp, stallingServer,
-  state as stateOf, stored, whole,
+  LONG, TINY, answer, answers as answersOf, ask as askPage, holdModel, open as openPage, put, reload, setUp,
+  stallingServer, state as stateOf, stored, whole,
 } from './chat-page.mjs';
 
 const where = await setUp([]);
@@ -335,7 +335,7 @@ describe('a long conversation', () => {
         performance.now = () => now += 3;
       });
       const work = await countWork();
-      await page.reload();
+      await reload(page);
       await page.waitForSelector('#log > li');
       await allThere();
       await state('ready');
