@@ -463,13 +463,16 @@ web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web
 	    $(addprefix $(@D)/,$(addsuffix .d.ts,openai fetch ai prompt-api))
 web/LICENSE: LICENSE
 	$Qcp $< $@
+page_sources := $(shell find web/chat web/examples -type f) web/sw.js
 tarball := build/plumb-llm-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
 packed: $(tarball)
 $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/index.d.ts web/LICENSE $(web_sources) \
-    web/package.json web/README.md web/docs/api.md tools/prepack.mjs
+    $(page_sources) web/package.json web/README.md web/docs/api.md tools/join.mjs tools/prepack.mjs
 	@echo "  $@"
-	@mkdir -p build
-	$Qcd web && npm pack --loglevel=error --pack-destination ../build >/dev/null
+	$Qrm -rf build/package
+	$Qnode tools/join.mjs build/package
+	$Qnode tools/prepack.mjs build/package
+	$Qcd build/package && npm pack --loglevel=error --pack-destination .. >/dev/null
 
 # Those who take a release have no compiler, so its files are checked on this machine as far as it can start them.
 .PHONY: release

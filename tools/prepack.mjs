@@ -1,10 +1,10 @@
-/* npm runs this in web/ before it packs.  It refuses a package if a file is missing that package.json names or that one
- * of the modules imports.  `make package` builds all of these files. */
+/* Refuses a package if a file is missing that package.json names or that one of the modules imports.
+ *
+ *   node tools/prepack.mjs FOLDER   with the files of the package, as join.mjs writes them */
 import { existsSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
-const folder = process.argv[2] ?? fileURLToPath(new URL('../web', import.meta.url));
+const [, , folder] = process.argv;
 const { exports, bin } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
 /** @param {unknown} entry @returns {string[]}  the paths in it, at any depth */
 const paths = entry => typeof entry === 'string' ? [entry] : Object.values(entry ?? {}).flatMap(paths);
@@ -18,7 +18,8 @@ for (const [path, by] of named) {
     process.exit(1);
   }
   if (!/\.m?js$/.test(path)) continue;
-  for (const [, other] of readFileSync(join(folder, path), 'utf8').matchAll(/(?:from|import|URL)[ (]+'(\.[^']+)'/g)) {
+  // Joined modules have such quotes.  Others are in comments.
+  for (const [, other] of readFileSync(join(folder, path), 'utf8').matchAll(/(?:from|import|URL)[ (]*"(\.[^"]+)"/g)) {
     const file = posix.join(posix.dirname(path), other);
     if (!named.has(file)) named.set(file, path);
   }

@@ -34,6 +34,10 @@ writeFileSync(`${root}${SCRIPT}`, scriptedModel([
   { when: 'follow', says: [callText('fetch_page', { url: `${site}moved` })] },
   { when: 'GMT', says: [callText('current_time', {}), ' '], tools: true },   // again and again
   { when: 'GMT', says: ['It is late.'] },
+  { when: '55', says: ['Both are there.'] },
+  { when: '45', says: [`${callText('calculate', { expression: '5*9' })}\n`,   // again, beside another one
+    callText('calculate', { expression: '50+5' })] },
+  { when: 'pair', says: [callText('calculate', { expression: '5*9' })] },
   ...[1, 2, 3, 4, 5, 6].map(n => ({ when: `${n - 1}01`, says: [callText('calculate', { expression: `${n}00 + 1` })] })),
   { when: '', says: ['Hello', ' there.'] },
 ]));
@@ -182,6 +186,13 @@ test('a model that repeats its last call is asked for words, without tools', asy
   await turnOn('Date and time');
   assert.equal(await answer(page, 'What is the time by GMT?'), 'It is late.\n');
   assert.deepEqual(await summaries(), ['Looked at the clock']);
+});
+
+test('a model that repeats its last call beside another one gets the results of both', async () => {
+  await turnOn('Calculator');
+  assert.equal(await answer(page, 'A pair, please.'), 'Both are there.\n');
+  const { messages } = (await stored(page)).find(chat => chat.messages[0].content.includes('pair'));
+  assert.deepEqual(messages[1].steps.map(({ calls }) => calls.map(({ result }) => result)), [['45'], ['45', '55']]);
 });
 
 test('with a JSON Schema the model is not told about tools, and the dialog says so', async () => {

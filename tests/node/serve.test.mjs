@@ -1,7 +1,7 @@
 /** The file server. Ground truth: RFC 9110 on ranges and validators, worked out by hand for a file of ten bytes. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtempSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, mkdirSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -83,6 +83,18 @@ test('a matching ETag gives 304, and If-Range gives a range only of the same fil
   assert.equal((await raw('/ten.bin', { 'If-None-Match': '"other"' })).status, 200);
   assert.equal((await raw('/ten.bin', { Range: 'bytes=1-2', 'If-Range': etag })).text, '12');
   assert.equal((await raw('/ten.bin', { Range: 'bytes=1-2', 'If-Range': '"other"' })).text, '0123456789');
+});
+
+test('a file that changes has another ETag, even if its size and its time are as they were, as in packages', async () => {
+  const file = join(folder, 'site', 'packed.js'), ofPackages = new Date('1985-10-26');
+  const etags = [];
+  for (const text of ['one', 'two']) {
+    writeFileSync(file, text);
+    utimesSync(file, ofPackages, ofPackages);
+    etags.push((await raw('/packed.js')).headers.etag);
+    await new Promise(resolve => setTimeout(resolve, 20));   // longer than a tick of the file system's clock
+  }
+  assert.notEqual(etags[0], etags[1]);
 });
 
 test('a redirect keeps the query, which names the model in a link to the chat', async () => {

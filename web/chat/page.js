@@ -21,7 +21,7 @@ import { SavedStates } from './conversation/saved-states.js';
 import { setAside, turn } from './conversation/versions.js';
 import { Settings } from './settings.js';
 import { createSettingsDialog } from './settings-dialog.js';
-import { messagesOf } from './tools/kept.js';
+import { countChosen, messagesOf } from './tools/kept.js';
 import { helpWithWriting } from './writing/writing.js';
 
 const UNSAVED = 'Not saved: the browser cannot store it. Export what you want to keep.';
@@ -217,8 +217,8 @@ function prompt(messages) {
 
 /** The tools that the conversation has on; undefined: none, or a schema binds its answers. */
 function chosenTools() {
-  const { tools } = state.conversation, n = (tools?.on.length ?? 0) + (tools?.servers.length ?? 0);
-  return n > 0 && settings.schema() === undefined ? tools : undefined;
+  const { tools } = state.conversation;
+  return countChosen(tools) > 0 && settings.schema() === undefined ? tools : undefined;
 }
 
 /** What the model is told of them. */

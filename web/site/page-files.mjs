@@ -34,10 +34,16 @@ export function pageFiles() {
     .filter(isWanted).sort();
 }
 
-/** The text of the service worker with the list of files that it keeps.  When a file changes, so does the text.
+/** What the list begins with. */
+const LIST = 'self.SHELL = ';
+
+/** The text of the service worker with the list of files that it keeps.  When a file changes, so does the text.  Where
+ * the modules are joined (tools/join.mjs), sw.js already has the list.
  * @param {string} [folder]  that has the files @param {string[]} [paths]  of those
  * @returns {Promise<string>} */
 export async function serviceWorker(folder = web, paths = pageFiles()) {
+  const program = await readFile(join(web, 'sw.js'), 'utf8');
+  if (program.startsWith(LIST)) return program;
   /** @type {Record<string, string>} */
   const files = {};
   for (const path of paths) {   // one after the other, so that the event loop turns
@@ -50,7 +56,6 @@ export async function serviceWorker(folder = web, paths = pageFiles()) {
     const policy = policyOf(path);
     return policy ? [[path, policy]] : [];
   }));
-  const program = await readFile(join(web, 'sw.js'), 'utf8');
-  return `self.SHELL = ${JSON.stringify({ version, files, later, policies })};
+  return `${LIST}${JSON.stringify({ version, files, later, policies })};
 ${program}`;
 }

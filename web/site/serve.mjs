@@ -101,7 +101,7 @@ async function answer(request, response, site) {
   if (!found) return respond(404, isFetched ? ABSENT : {});
   if (found.folder) return respond(301, { Location: site.base + encodeURI(`${path}/`.replace(/^\/+/, '/')) + query });
 
-  const { file, size, mtimeMs } = found;
+  const { file, size, changed } = found;
   if (await realpath(file) === SERVICE_WORKER) {
     const text = await serviceWorker();
     response.writeHead(200, {
@@ -110,7 +110,7 @@ async function answer(request, response, site) {
     response.end(request.method === 'HEAD' ? '' : text);
     return;
   }
-  const etag = `"${size.toString(36)}-${Math.trunc(mtimeMs).toString(36)}"`;
+  const etag = `"${size.toString(36)}-${changed.toString(36)}"`;
   const type = TYPES[extname(file)] ?? 'application/octet-stream';
   const policy = policyOf(path);
   const headers = { ...site.headers, ETag: etag, 'Accept-Ranges': 'bytes', 'Content-Type': type,
@@ -144,7 +144,9 @@ function pathOf(url) {
 /** Finds the file of a path.  The path must be served, no part of it may begin with a dot ("..", ".git"), and the file
  * must be below one of the allowed folders, whatever links lead to it.
  * @param {Site} site @param {string} path
- * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, mtimeMs: number} | undefined>} */
+ * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, changed: number} | undefined>}
+ *   changed: when the file's content or its properties last changed, in milliseconds; the time of modification would not
+ *   do, as npm gives all files of a package the same, whatever its version */
 async function find({ root, allowedFolders, serves }, path) {
   if (path.split('/').some(part => part.startsWith('.'))) return undefined;
   try {
@@ -154,7 +156,7 @@ async function find({ root, allowedFolders, serves }, path) {
     const entry = await stat(file);
     if (!serves(entry.isDirectory() ? `${name}/index.html` : name)) return undefined;
     if (entry.isDirectory()) return { folder: true };
-    return entry.isFile() ? { folder: false, file, size: entry.size, mtimeMs: entry.mtimeMs } : undefined;
+    return entry.isFile() ? { folder: false, file, size: entry.size, changed: Math.trunc(entry.ctimeMs) } : undefined;
   } catch {
     return undefined;
   }

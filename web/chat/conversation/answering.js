@@ -196,10 +196,11 @@ export class Answering {
     const onDelta = (/** @type {import('../../index.js').AnswerDelta} */ { reasoning }) =>
       reasoning !== undefined && this.#think(reasoning);
     const { contextLength } = await model.info();
-    const runnable = await this.question.tools?.({ contextLength, setState: (id, to) => {
-      this.#view.setState(id, to);
-      this.#status(to === 'asks' ? 'Waiting for your answer' : 'Waiting for a result');
-    } });
+    const runnable = await this.question.tools?.({ contextLength, isRepeated: () => this.#isRepeated(),
+      setState: (id, to) => {
+        this.#view.setState(id, to);
+        this.#status(to === 'asks' ? 'Waiting for your answer' : 'Waiting for a result');
+      } });
     if (runnable) {
       const { tools, most, placeOf } = runnable;
       this.#steps = { of: 1, most };
@@ -219,7 +220,8 @@ export class Answering {
    * @param {import('../../index.js').SendOptions} options */
   async *#inSteps(chat, run, options) {
     if (!(yield* this.#written(run))) return;
-    const { messages } = chat, last = messages.findLastIndex(({ role }) => role === 'tool');
+    const { messages } = chat, repeated = messages.findLastIndex(({ role }) => role === 'assistant');
+    const last = messages.findLastIndex(({ role }, at) => role === 'tool' && at < repeated);
     chat.rewind(last);
     yield* chat.send(messages[last], { ...options, regex: WORDS });
   }
@@ -230,11 +232,10 @@ export class Answering {
   async *#written(events) {
     for await (const { content, reasoning, call, result, finish } of events) {
       if (reasoning) this.#think(reasoning);
-      else if (call) {
-        this.#addCall(call);
-        const repeated = call.arguments ? this.#dropRepeated() : undefined;
-        if (repeated === undefined) continue;
-        if (repeated.content) yield repeated.content;
+      else if (call) this.#addCall(call);
+      else if (result && this.#isRepeated()) {
+        const { content } = this.#dropStep();
+        if (content) yield content;
         return true;
       } else if (result) this.#addResult(result);
       else if (finish) this.#finish = finish.reason;
@@ -244,18 +245,22 @@ export class Answering {
     return false;
   }
 
-  /** Takes the last step away, and returns it, if it only repeats the one before, and its calls are of the page's own
-   * tools: those of servers may well be repeated, such as one for the next part of a list. */
-  #dropRepeated() {
-    const { steps = [] } = this.#message, textOf = (/** @type {import('../tools/kept.js').Step | undefined} */ step) =>
+  /** Whether the last step only repeats the one before, and its calls are of the page's own tools: those of servers may
+   * well be repeated, such as one for the next part of a list.  Its calls must all be known, and have no results. */
+  #isRepeated() {
+    const [last, before] = [...this.#message.steps ?? []].reverse();
+    const textOf = (/** @type {import('../tools/kept.js').Step | undefined} */ step) =>
       step?.calls.map(({ name, arguments: given }) => `${name} ${given}`).join('\n');
-    const last = steps[steps.length - 1];
-    const isOfServer = last?.calls.some(({ at }) => at !== undefined);
-    if (!last || isOfServer || textOf(last) !== textOf(steps[steps.length - 2])) return undefined;
-    steps.pop();
+    return last !== undefined && last === this.#step && textOf(last) === textOf(before)
+      && last.calls.every(({ at, result }) => at === undefined && result === undefined);
+  }
+
+  /** Takes the last step away, and returns it. */
+  #dropStep() {
+    const step = /** @type {import('../tools/kept.js').Step} */ (this.#message.steps?.pop());
     this.#step = undefined;
     this.#view.showSteps();
-    return last;
+    return step;
   }
 
   /** @param {NonNullable<import('../../index.js').RunEvent['call']>} call  a piece of it */

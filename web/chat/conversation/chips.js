@@ -2,6 +2,7 @@
  * settings.  Each is a button that opens what it names.  If another model is loaded than the one that gave the last
  * answer, the page says so, and gives no answer before the reader has decided. */
 import { count, element, make, toast } from '../dom.js';
+import { countChosen } from '../tools/kept.js';
 
 /** @typedef {import('./conversation-store.js').Conversation} Conversation */
 /** @typedef {object} Page
@@ -33,7 +34,7 @@ export class Chips {
     const { settings, current, loaded } = this.#page, { own = {}, tools } = current();
     settings.own = own;
     const { system, schema, ...others } = own, n = Object.keys(others).length;
-    const nTools = (tools?.on.length ?? 0) + (tools?.servers.length ?? 0);
+    const nTools = countChosen(tools);
     const name = loaded() ?? current().model?.name;
     const chip = (/** @type {string} */ id, /** @type {string} */ label, /** @type {boolean} */ isSet,
       /** @type {() => void} */ open) => make('button', { type: 'button', id, 'data-set': String(isSet), onclick: open,

@@ -2,6 +2,8 @@
  * another version of this page, an extension or an imported file may have written it.  What is not of this form is left
  * out. */
 
+import { recall } from '../dom.js';
+
 /** A call of a tool.
  * @typedef {object} Call
  * @property {string} id @property {string} name
@@ -81,6 +83,17 @@ export function chosenOf(value) {
   const isRight = Number.isInteger(steps) && steps >= 1 && steps <= MOST_STEPS;
   const chosen = { on: texts(on, 100), servers: texts(servers, 2000), steps: isRight ? steps : STEPS };
   return chosen.on.length + chosen.servers.length > 0 || isRight && steps !== STEPS ? { tools: chosen } : {};
+}
+
+/** The name under which the servers that the reader has added are kept (servers.js). */
+export const SERVERS = 'tool-servers';
+
+/** How many of the page's tools and of the reader's servers a conversation has on.  Servers that the reader has removed
+ * in another conversation do not count. @param {Chosen | undefined} chosen */
+export function countChosen(chosen) {
+  if (!chosen) return 0;
+  const added = chosen.servers.length > 0 ? [recall(SERVERS)].flat().map(one => one?.address) : [];
+  return chosen.on.length + chosen.servers.filter(address => added.includes(address)).length;
 }
 
 /** The result of a call that was left. */

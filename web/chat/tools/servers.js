@@ -2,12 +2,12 @@
  * kept in this browser.  Only the reader adds one: no conversation can, wherever it is from. */
 import { recall, remember } from '../dom.js';
 import { addressOf } from './bounded.js';
+import { SERVERS } from './kept.js';
 import { McpServer, MOST_TOOLS, VERSIONS } from './mcp.js';
 import { describedTool } from './mcp-tools.js';
 
 /** @typedef {import('./mcp.js').Known} Known */
 
-const KEY = 'tool-servers';
 /** Servers at most. */
 export const MOST_SERVERS = 20;
 
@@ -30,7 +30,7 @@ function knownOf(value) {
 }
 
 /** Those that are kept; another tab may have changed them. @returns {Known[]} */
-function stored() { return [recall(KEY)].flat().slice(0, MOST_SERVERS).flatMap(value => knownOf(value) ?? []); }
+function stored() { return [recall(SERVERS)].flat().slice(0, MOST_SERVERS).flatMap(value => knownOf(value) ?? []); }
 
 export const knownServers = () => servers;
 
@@ -40,14 +40,14 @@ export function keepServer(known) {
   servers = stored();
   const at = servers.findIndex(({ address }) => address === known.address);
   servers = at < 0 ? [...servers, known] : servers.with(at, known);
-  remember(KEY, servers);
+  remember(SERVERS, servers);
 }
 
 /** Forgets a server. @param {string} address */
 export function forgetServer(address) {
   closeServer(address);
   servers = stored().filter(one => one.address !== address);
-  remember(KEY, servers.length > 0 ? servers : undefined);
+  remember(SERVERS, servers.length > 0 ? servers : undefined);
 }
 
 /** The client of a server that is known. @param {Known} known */

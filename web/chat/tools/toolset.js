@@ -11,6 +11,7 @@ import { clientOf, knownServers } from './servers.js';
 /** What a run needs to know, and to tell.
  * @typedef {object} Hooks
  * @property {number} contextLength  of the model
+ * @property {() => boolean} isRepeated  whether the calls that are to be executed only repeat those before
  * @property {(id: string, state: import('./steps.js').State) => void} setState  something happens to a call */
 /** @typedef {object} Runnable
  * @property {import('../../index.js').Callables} tools
@@ -67,7 +68,7 @@ export const toldTools = chosen => toolsOf(chosen).map(({ name, description, par
   function: { name, description, parameters: parameters['~standard']?.jsonSchema.input() ?? parameters } }));
 
 /** @param {Chosen} chosen @param {Hooks} hooks @returns {Runnable | undefined}  undefined: none is on */
-export function runnable(chosen, { contextLength, setState }) {
+export function runnable(chosen, { contextLength, isRepeated, setState }) {
   const tools = toolsOf(chosen);
   if (tools.length === 0) return undefined;
   const most = Math.min(MOST, Math.max(LEAST, Math.floor(SHARE * PER_TOKEN * contextLength)));
@@ -75,10 +76,14 @@ export function runnable(chosen, { contextLength, setState }) {
   return { most: chosen.steps, placeOf: name => places.get(name), tools: Object.fromEntries(tools.map(tool => {
     const { name, description, parameters } = tool;
     return [name, { ...description && { description }, parameters,
-      execute: (/** @type {any} */ args, /** @type {{id: string, signal?: AbortSignal}} */ { id, signal }) =>
-        called(tool, args, signal, to => setState(id, to)).then(text => shortened(text, most), error => {
+      async execute(/** @type {any} */ args, /** @type {{id: string, signal?: AbortSignal}} */ { id, signal }) {
+        if (isRepeated()) return '';
+        try {
+          return shortened(await called(tool, args, signal, to => setState(id, to)), most);
+        } catch (error) {
           throw new Error(shortened(reasonOf(error), most));
-        }) }];
+        }
+      } }];
   })) };
 }
 
