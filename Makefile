@@ -172,7 +172,7 @@ bench-peers: #: Measures the package beside wllama, transformers.js and web-llm 
 	@tools/setup.sh test chromium
 	@tools/setup.sh bench
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
-	@$(MAKE) -s -j$$(nproc) wasm build/bench/onnx/SmolLM2-135M-Instruct
+	@$(MAKE) -s -j$$(nproc) packed build/bench/onnx/SmolLM2-135M-Instruct
 	@node tests/bench/peers.mjs $(or $(PEERS),--docs docs/peers.md)
 build/bench/onnx/SmolLM2-135M-Instruct: tests/bench/to_onnx.py
 	@echo "  $@"

@@ -36,13 +36,14 @@ const ownAddresses = {
     onLoad({ filter: /\/web\/(chat|examples)\/.*\.js$/ }, ({ path }) => {
       const own = JSON.stringify(relative(web, path).replaceAll('\\', '/')), text = readFileSync(path, 'utf8');
       return { loader: 'js', contents: !text.includes('import.meta.url') ? text
-        : `const ownAddress = new URL(${own}, ${PACKAGE}).href; ${text.replaceAll('import.meta.url', 'ownAddress')}` };
+        : `const ownAddress = new URL(${own}, ${PACKAGE}).href; `
+          + text.replaceAll('import.meta.url', 'ownAddress') };
     });
   },
 };
 
-/** @typedef {{inputs: string[], imports: string[], later: string[]}} Joined  inputs: the modules in a file; imports: the
- *   files that it imports at once; later: those that it imports when it needs them */
+/** A file.  inputs: the modules in it; imports: the files that it imports at once; later: those that it imports when it
+ * needs them. @typedef {{inputs: string[], imports: string[], later: string[]}} Joined */
 
 /** Joins modules.  Those of entryPoints keep their path.
  * @param {string} folder  to write to @param {string[]} entryPoints @param {object} options  of esbuild
@@ -141,7 +142,8 @@ export async function joinForBrowsers(folder) {
 }
 
 const manifest = JSON.parse(read('package.json'));
-/** The modules that package.json exports under a condition. @param {'default' | 'node'} condition @returns {string[]} */
+/** The modules that package.json exports under a condition.
+ * @param {'default' | 'node'} condition @returns {string[]} */
 function entries(condition) {
   return Object.values(manifest.exports).flatMap(entry => entry[condition] ? [posix.normalize(entry[condition])] : []);
 }

@@ -15,7 +15,7 @@ const functions = (owner, ...names) => names.filter(name => typeof owner?.[name]
 
 const packages = {
   async plumb() {
-    const { Plumb } = await import('../../web/index.js');
+    const { Plumb } = await import('../../build/package/index.js');
     let model;
     return {
       async load(url, given) {

@@ -117,7 +117,7 @@ const ROWS = {
   weight: ['What a page fetches before the model', name => visit(name, async ({ proxy, go, call, model }) => {
     await go();
     if (model) await call('load', model);
-    const files = proxy.sent.filter(({ path, bytes }) => bytes && /^\/web\/|\/node_modules\//.test(path))
+    const files = proxy.sent.filter(({ path, bytes }) => bytes && /^\/build\/package\/|\/node_modules\//.test(path))
       .map(({ path, bytes }) => ({ path, bytes }));
     const once = [...new Map(files.map(file => [file.path, file])).values()];
     const zipped = once.reduce((sum, { path }) => sum + gzipSync(readFileSync(`.${path}`)).length, 0);

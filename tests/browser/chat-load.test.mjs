@@ -34,7 +34,7 @@ async function drop(page, files) {
 }
 
 test('what cannot work before all parts of the page are there cannot be clicked or focused before', async () => {
-  const page = await open(where, `?model=${TINY}`);
+  const page = await open(await setUp(undefined, { tree: true }), `?model=${TINY}`);
   /** @type {() => void} */
   let release = () => {};
   const released = new Promise(resolve => { release = () => resolve(undefined); });

@@ -151,8 +151,9 @@ test('text has the contrast that WCAG requires on every background, and the dark
     return 0.2126 * r + 0.7152 * g + 0.0722 * blue;
   };
   for (const colorScheme of ['light', 'dark']) {
-    const page = await open(where, `?model=${TINY}`, { colorScheme });
-    await page.waitForSelector(`html[data-theme=${colorScheme}]`);   // the browser may tell it a moment later
+    const page = await open(where, `?model=${TINY}`, {}, page => page.addInitScript(theme => {
+      localStorage['plumb.settings'] = JSON.stringify({ theme });
+    }, colorScheme));
     const colors = await page.evaluate(() => {
       const box = document.body.appendChild(document.createElement('p'));
       const shown = name => {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { TINY, open, put, reload, screenshot, setUp, state } from './chat-page.mjs';
 
-const where = await setUp([]);
+const where = await setUp([], { tree: true });
 let page;
 before(async () => {
   page = await open(where, `?model=${TINY}`, { permissions: ['clipboard-read', 'clipboard-write'] }, page =>

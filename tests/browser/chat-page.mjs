@@ -1,7 +1,6 @@
 /** The chat page in headless Chromium, for the tests that click through it. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { after, afterEach } from 'node:test';
 import { serve } from '../../web/site/serve.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
@@ -25,25 +24,16 @@ export const LONG = 'Tell a long story about a lighthouse keeper.';
 /** The problems of all pages that were opened. @type {string[][]} */
 const problems = [];
 
-/** The folder that is served: this tree, or with SITE=FOLDER a built site (tools/site.mjs), beside what the tests load.
- */
-function servedFolder() {
-  if (!process.env.SITE) return root;
-  const site = resolve(process.env.SITE);
-  for (const name of ['tests', 'models', 'build', 'README.md']) {
-    if (!existsSync(join(site, name))) symlinkSync(join(root, name), join(site, name));
-  }
-  return site;
-}
-
 /** A server and a browser for the tests of a file.
  * @param {string[]} [flags]  of a browser of their own.  All pages of a browser have the same clipboard, and only one
- *   of them the focus, so that files that read the one or count layouts need one. */
-export async function setUp(flags) {
+ *   of them the focus, so that files that read the one or count layouts need one.
+ * @param {{tree?: boolean}} [options]  tree: for tests that import modules of the page */
+export async function setUp(flags, { tree = false } = {}) {
   mkdirSync(`${root}build/chat`, { recursive: true });
   writeFileSync(`${root}${FAILING}.${process.pid}`, withTemplate(tiny, "{{ raise_exception('No.') }}"));
   renameSync(`${root}${FAILING}.${process.pid}`, `${root}${FAILING}`);
-  const server = await serve({ root: servedFolder(), linked: [root], home: '/web/chat/' });
+  const served = !tree && process.env.SITE || root;   // with-chrome.mjs gives a site
+  const server = await serve({ root: served, linked: [root], home: '/web/chat/' });
   const browser = await launchChrome(flags);
   after(async () => {
     await browser.close();

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { FAILING, LONG, ask, open, put, setUp, state, stored, until } from './chat-page.mjs';
 
-const where = await setUp();
+const where = await setUp(undefined, { tree: true });
 const titles = page => page.locator('#chats .title').allTextContents();
 /** The questions in each conversation, in order. */
 const questions = async page => (await stored(page)).map(({ messages }) =>

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { TINY, open, put, setUp, state } from './chat-page.mjs';
 
-const where = await setUp();
+const where = await setUp(undefined, { tree: true });
 let page;
 /** The files that the page and its workers asked for. @type {string[]} */
 const requests = [];

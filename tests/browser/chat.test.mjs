@@ -7,7 +7,7 @@ import {
   stallingServer, state as stateOf, stored, whole,
 } from './chat-page.mjs';
 
-const where = await setUp([]);
+const where = await setUp([], { tree: true });
 let page;
 
 /** Opens the page and records every change that the reader sees. */

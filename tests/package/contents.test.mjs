@@ -57,8 +57,9 @@ test('an incomplete package is not packed, and the error names the missing file'
     rmSync(join(copy, file));
     const { status, stderr } = prepack();
     assert.equal(status, 1);
-    const [, missing, named] = /^plumb: (\S+) is not there, which (\S+) names: `make package` builds all that is packed\n$/
-      .exec(stderr) ?? [stderr];
+    const [, missing, named] =
+      /^plumb: (\S+) is not there, which (\S+) names: `make package` builds all that is packed\n$/.exec(stderr)
+      ?? [stderr];
     assert.equal(missing, file);
     assert.match(named, by);
     cpSync(join(folder, 'node_modules', 'plumb-llm', file), join(copy, file));

@@ -145,8 +145,8 @@ function pathOf(url) {
  * must be below one of the allowed folders, whatever links lead to it.
  * @param {Site} site @param {string} path
  * @returns {Promise<{folder: true} | {folder: false, file: string, size: number, changed: number} | undefined>}
- *   changed: when the file's content or its properties last changed, in milliseconds; the time of modification would not
- *   do, as npm gives all files of a package the same, whatever its version */
+ *   changed: when the file's content or its properties last changed, in milliseconds.  The time of modification would
+ *   not do, as npm gives all files of a package the same, whatever its version */
 async function find({ root, allowedFolders, serves }, path) {
   if (path.split('/').some(part => part.startsWith('.'))) return undefined;
   try {
