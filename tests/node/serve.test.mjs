@@ -85,7 +85,7 @@ test('a matching ETag gives 304, and If-Range gives a range only of the same fil
   assert.equal((await raw('/ten.bin', { Range: 'bytes=1-2', 'If-Range': '"other"' })).text, '0123456789');
 });
 
-test('a file that changes has another ETag, even if its size and its time are as they were, as in packages', async () => {
+test('a file that changes has another ETag, even with the same size and time, as files of packages have', async () => {
   const file = join(folder, 'site', 'packed.js'), ofPackages = new Date('1985-10-26');
   const etags = [];
   for (const text of ['one', 'two']) {
