@@ -37,6 +37,9 @@ writeFileSync(`${root}${SCRIPT}`, scriptedModel([
   { when: '55', says: ['Both are there.'] },
   { when: '45', says: [`${callText('calculate', { expression: '5*9' })}\n`,   // again, beside another one
     callText('calculate', { expression: '50+5' })] },
+  { when: '42', says: [callText('calculate', { expression: '42' })], tools: true },   // which it was just told
+  { when: '42', says: ['Forty-two.'] },
+  { when: 'six', says: [callText('calculate', { expression: '6*7' })] },
   { when: 'pair', says: [callText('calculate', { expression: '5*9' })] },
   ...[1, 2, 3, 4, 5, 6].map(n => ({ when: `${n - 1}01`, says: [callText('calculate', { expression: `${n}00 + 1` })] })),
   { when: '', says: ['Hello', ' there.'] },
@@ -186,6 +189,12 @@ test('a model that repeats its last call is asked for words, without tools', asy
   await turnOn('Date and time');
   assert.equal(await answer(page, 'What is the time by GMT?'), 'It is late.\n');
   assert.deepEqual(await summaries(), ['Looked at the clock']);
+});
+
+test('a model that calculates the result that it was just given is asked for words, without tools', async () => {
+  await turnOn('Calculator');
+  assert.equal(await answer(page, 'Seven times six?'), 'Forty-two.\n');
+  assert.deepEqual(await summaries(), ['Calculated 6*7 = 42']);
 });
 
 test('a model that repeats its last call beside another one gets the results of both', async () => {

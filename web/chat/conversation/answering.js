@@ -4,6 +4,7 @@ import { afterReasoning, continuation } from './continuation.js';
 import { count, dotted, toast } from '../dom.js';
 import { explain, ExplainedError, isFatal } from '../explain.js';
 import { ABORTED, messagesOf } from '../tools/kept.js';
+import { isNothingNew, isRepeated } from '../tools/repeats.js';
 
 /** @typedef {import('./conversation-store.js').Message} Message
  * @typedef {import('../inspect/inspect.js').Token} Token
@@ -36,8 +37,8 @@ const SAVE_INTERVAL = 200, SPEED_INTERVAL = 500;
 const ALTERNATIVES = 5;
 /** How many tokens an answer must have to tell how fast the model is. */
 const MEASURED = 8;
-/** What an answer in words may be, but not a call that is written as text: it begins with none of these characters. */
-const WORDS = '[^\\s{\\[<`"][^]*';
+/** What an answer in words may be, but not a call that is written as text: it begins with a letter or a digit. */
+const WORDS = '[\\p{L}\\p{N}][^]*';
 /** Errors of a schema: it is not one, or has keywords that cannot be kept. */
 const BROKEN = ['PLUMB_ERROR_ARGUMENT', 'PLUMB_ERROR_UNSUPPORTED'];
 
@@ -196,7 +197,7 @@ export class Answering {
     const onDelta = (/** @type {import('../../index.js').AnswerDelta} */ { reasoning }) =>
       reasoning !== undefined && this.#think(reasoning);
     const { contextLength } = await model.info();
-    const runnable = await this.question.tools?.({ contextLength, isRepeated: () => this.#isRepeated(),
+    const runnable = await this.question.tools?.({ contextLength, isRepeated: () => isRepeated(this.#message.steps),
       setState: (id, to) => {
         this.#view.setState(id, to);
         this.#status(to === 'asks' ? 'Waiting for your answer' : 'Waiting for a result');
@@ -214,8 +215,8 @@ export class Answering {
     return { ...about, pieces };
   }
 
-  /** The text behind the steps of a run.  Small models call a tool again and again instead of answering: one that
-   * repeats its last call is asked for words, without tools.
+  /** The text behind the steps of a run.  Small models call a tool again and again instead of answering: one whose last
+   * step brings nothing new is asked for words behind the step before, without tools.
    * @param {import('../../api/chat.js').Chat} chat @param {AsyncIterable<import('../../index.js').RunEvent>} run
    * @param {import('../../index.js').SendOptions} options */
   async *#inSteps(chat, run, options) {
@@ -226,41 +227,26 @@ export class Answering {
     yield* chat.send(messages[last], { ...options, regex: WORDS });
   }
 
-  /** Shows and keeps the steps of a run, and yields the text behind them.  Returns whether it ends because the model
-   * repeats its last call.
+  /** Shows and keeps the steps of a run, and yields the text behind them.  Returns whether it ends because the last
+   * step, which is then taken away, brings nothing new.
    * @param {AsyncIterable<import('../../index.js').RunEvent>} events */
   async *#written(events) {
     for await (const { content, reasoning, call, result, finish } of events) {
       if (reasoning) this.#think(reasoning);
       else if (call) this.#addCall(call);
-      else if (result && this.#isRepeated()) {
-        const { content } = this.#dropStep();
-        if (content) yield content;
+      else if (result) {
+        this.#addResult(result);
+        const { steps = [] } = this.#message;
+        if (this.#step || !isNothingNew(steps)) continue;
+        const { content: said } = /** @type {import('../tools/kept.js').Step} */ (steps.pop());
+        this.#view.showSteps();
+        if (said) yield said;
         return true;
-      } else if (result) this.#addResult(result);
-      else if (finish) this.#finish = finish.reason;
+      } else if (finish) this.#finish = finish.reason;
       else if (content && this.#step) this.#step.content = (this.#step.content ?? '') + content;
       else if (content) yield content;
     }
     return false;
-  }
-
-  /** Whether the last step only repeats the one before, and its calls are of the page's own tools: those of servers may
-   * well be repeated, such as one for the next part of a list.  Its calls must all be known, and have no results. */
-  #isRepeated() {
-    const [last, before] = [...this.#message.steps ?? []].reverse();
-    const textOf = (/** @type {import('../tools/kept.js').Step | undefined} */ step) =>
-      step?.calls.map(({ name, arguments: given }) => `${name} ${given}`).join('\n');
-    return last !== undefined && last === this.#step && textOf(last) === textOf(before)
-      && last.calls.every(({ at, result }) => at === undefined && result === undefined);
-  }
-
-  /** Takes the last step away, and returns it. */
-  #dropStep() {
-    const step = /** @type {import('../tools/kept.js').Step} */ (this.#message.steps?.pop());
-    this.#step = undefined;
-    this.#view.showSteps();
-    return step;
   }
 
   /** @param {NonNullable<import('../../index.js').RunEvent['call']>} call  a piece of it */

@@ -77,7 +77,7 @@ export function runnable(chosen, { contextLength, isRepeated, setState }) {
     const { name, description, parameters } = tool;
     return [name, { ...description && { description }, parameters,
       async execute(/** @type {any} */ args, /** @type {{id: string, signal?: AbortSignal}} */ { id, signal }) {
-        if (isRepeated()) return '';
+        if (isRepeated()) return '';   // the step is taken away again
         try {
           return shortened(await called(tool, args, signal, to => setState(id, to)), most);
         } catch (error) {
