@@ -463,7 +463,7 @@ web/dist/types/index.d.ts: $(web_sources) web/globals.d.ts web/tsconfig.json web
 	    $(addprefix $(@D)/,$(addsuffix .d.ts,openai fetch ai prompt-api))
 web/LICENSE: LICENSE
 	$Qcp $< $@
-page_sources := $(shell find web/chat web/examples -type f) web/sw.js
+page_sources := $(shell find web/chat web/examples web/site -type f) web/sw.js
 tarball := build/plumb-llm-$(shell sed -n 's/^ *"version": "\(.*\)",/\1/p' web/package.json).tgz
 packed: $(tarball)
 $(tarball): $(plumb_wasm) $(vendored) web/dist/plumb-cli.wasm web/dist/types/index.d.ts web/LICENSE $(web_sources) \

@@ -12,8 +12,9 @@ import { isPageFile, pageFiles, serviceWorker } from '../web/site/page-files.mjs
 const web = fileURLToPath(new URL('../web/', import.meta.url));
 const { build, transform } = createRequire(join(web, 'package.json'))('esbuild');
 
-/** For scripts of browsers.  Functions and classes keep their names, so that an error still says where it happened. */
-const SHORTER = { minify: true, keepNames: true, target: 'es2022' };
+/** For scripts of browsers.  Functions, classes and variables keep their names, so that an error still says where it
+ * happened; bundlers of the package's users shorten them. */
+const SHORTER = { minifyWhitespace: true, minifySyntax: true, target: 'es2022' };
 /** A line of a page that loads a module early, and the script of a page. */
 const PRELOAD = /<link rel="modulepreload" href="([^"]*)">\n/g, SCRIPT = /<script type="module" src="([^"]*)">/;
 /** Modules that are loaded by their address, beside those of pages. */
@@ -50,7 +51,7 @@ const ownAddresses = {
  * @returns {Promise<Record<string, Joined>>}  by path */
 async function joined(folder, entryPoints, options) {
   const { metafile, outputFiles } = await build({ absWorkingDir: web, entryPoints, outbase: '.', outdir: folder,
-    bundle: true, format: 'esm', write: false, metafile: true, legalComments: 'none', logLevel: 'warning',
+    bundle: true, format: 'esm', write: false, metafile: true, legalComments: 'eof', logLevel: 'warning',
     // Imports of nothing, by which a worker of the tree loads all its modules at once.
     logOverride: { 'ignored-bare-import': 'silent' }, plugins: [ownAddresses], ...options });
   const own = (/** @type {string} */ path) => relative(folder, resolve(web, path)).replaceAll('\\', '/');
@@ -128,7 +129,7 @@ export async function joinForBrowsers(folder) {
     if (pages.includes(path)) write(path, pageWithPreloads(path, files));
     else if (/\.css$|theme\.js$/.test(path)) {
       const loader = posix.extname(path).slice(1);
-      write(path, (await transform(read(path), { ...SHORTER, keepNames: false, loader })).code);
+      write(path, (await transform(read(path), { ...SHORTER, loader })).code);
     } else if (!/\.m?js$/.test(path) || LIBRARY.test(path) && !replaced.has(path)) {
       write(path, readFileSync(join(web, path)));
     }

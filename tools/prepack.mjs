@@ -1,4 +1,5 @@
-/* Refuses a package if a file is missing that package.json names or that one of the modules imports.
+/* Refuses a package if a file is missing that package.json names, that one of the modules imports, or that the service
+ * worker keeps for the pages.
  *
  *   node tools/prepack.mjs FOLDER   with the files of the package, as join.mjs writes them */
 import { existsSync, readFileSync } from 'node:fs';
@@ -12,6 +13,9 @@ const paths = entry => typeof entry === 'string' ? [entry] : Object.values(entry
 /** Each file, and the file that names it. @type {Map<string, string>} */
 const named = new Map(['./LICENSE', ...paths(exports), ...paths(bin)]
   .map(path => [posix.normalize(path), 'package.json']));
+const [, list] = /^self\.SHELL = (.*);$/m.exec(readFileSync(join(folder, 'sw.js'), 'utf8')) ?? [];
+if (list === undefined) throw new Error('sw.js has no list of files');
+for (const path of Object.keys(JSON.parse(list).files)) named.set(path, 'sw.js');
 for (const [path, by] of named) {
   if (!existsSync(join(folder, path))) {
     console.error(`plumb: ${path} is not there, which ${by} names: \`make package\` builds all that is packed`);

@@ -204,6 +204,19 @@ test('a model that repeats its last call beside another one gets the results of 
   assert.deepEqual(messages[1].steps.map(({ calls }) => calls.map(({ result }) => result)), [['45'], ['45', '55']]);
 });
 
+test('a server that is removed in another conversation does not count any more', async t => {
+  const { url } = await mcpServer(t, 'modern');
+  await addServer(url);
+  await answer(page, 'Hello, server?');
+  assert.equal(await page.textContent('#chip-tools'), 'Tools (1)');
+  await page.click('#new-chat');
+  await page.click('#chip-tools');
+  await page.locator('.servers > li', { hasText: url }).getByRole('button', { name: /^Remove/ }).click();
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Hello, server?', exact: true }).click();
+  assert.equal(await page.textContent('#chip-tools'), 'Tools');
+});
+
 test('with a JSON Schema the model is not told about tools, and the dialog says so', async () => {
   await turnOn('Calculator');
   await page.click('#chip-schema');

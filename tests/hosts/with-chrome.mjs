@@ -18,8 +18,11 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const port = await freePort();
 const browser = await chromium.launch(options([`--remote-debugging-port=${port}`], shellPath()));
 const [program, ...args] = process.argv.slice(2);
-const folder = mkdtempSync(join(tmpdir(), 'plumb-tests-')), SITE = resolve(process.env.SITE ?? folder);
-if (SITE === folder) execFileSync(process.execPath, [join(root, 'tools/site.mjs'), folder]);
+const SITE = resolve(process.env.SITE ?? mkdtempSync(join(tmpdir(), 'plumb-tests-')));
+if (!process.env.SITE) {
+  process.on('exit', () => rmSync(SITE, { recursive: true, force: true }));
+  execFileSync(process.execPath, [join(root, 'tools/site.mjs'), SITE]);
+}
 for (const name of ['tests', 'models', 'build', 'README.md']) {   // what the tests load
   if (!existsSync(join(SITE, name))) symlinkSync(join(root, name), join(SITE, name));
 }
@@ -27,6 +30,5 @@ const env = { ...process.env, CHROME_SERVER: `http://127.0.0.1:${port}`, SITE };
 const child = spawn(program, args, { stdio: 'inherit', env });
 child.on('close', async code => {
   await browser.close();
-  rmSync(folder, { recursive: true });
   process.exitCode = code ?? 1;
 });

@@ -28,12 +28,15 @@ test('the tarball has the code, types, licences and documentation, and is at mos
     /^dist\/types\/([a-z]+\/)*[a-z-]+\.d\.ts$/,
     /^dist\/vendor\/[a-z-]+\/(LICENSE|[a-z0-9_.-]+\.m?js)$/,
   ];
-  const files = filesOf(join(folder, 'node_modules', 'plumb-llm'));
+  const installed = join(folder, 'node_modules', 'plumb-llm'), files = filesOf(installed);
+  const read = (/** @type {string} */ file) => readFileSync(join(installed, file), 'utf8');
   assert.deepEqual(files.filter(file => !expected.some(pattern => pattern.test(file))), []);
   for (const pattern of expected) assert.ok(files.some(file => pattern.test(file)), `no ${pattern}`);
   assert.equal(files.filter(file => file.endsWith('.wasm')).length, 8);
   const libraries = new Set(files.flatMap(file => /^(dist\/vendor\/.*)\//.exec(file)?.[1] ?? []));
   for (const library of libraries) assert.ok(files.includes(`${library}/LICENSE`), `no licence of ${library}`);
+  // The licence of DOMPurify does not name its owner, but its code does.
+  assert.ok(files.some(file => file.startsWith('browser/') && /\(c\) Cure53/.test(read(file))));
 });
 
 test('it has no dependencies, so nothing else is installed', () => {
@@ -50,8 +53,8 @@ test('an incomplete package is not packed, and the error names the missing file'
   cpSync(join(folder, 'node_modules', 'plumb-llm'), copy, { recursive: true });
   assert.deepEqual([prepack().status, prepack().stderr], [0, '']);
   for (const [file, by] of /** @type {[string, RegExp][]} */ ([
-    ['dist/plumb-mt.wasm', /^(browser|node)\/\w+\.js$/], ['dist/types/index.d.ts', /^package\.json$/],
-    ['LICENSE', /^package\.json$/], ['browser/thread-worker.js', /^browser\/\w+\.js$/],
+    ['dist/plumb-mt.wasm', /^sw\.js$/], ['chat/page.js', /^sw\.js$/], ['dist/types/index.d.ts', /^package\.json$/],
+    ['LICENSE', /^package\.json$/], ['ai.js', /^package\.json$/], ['browser/thread-worker.js', /^sw\.js$/],
     ['node/thread-worker.js', /^node\/[\w-]+\.js$/], ['node/engine-worker.js', /^node\/\w+\.js$/],
   ])) {
     rmSync(join(copy, file));

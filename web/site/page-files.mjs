@@ -41,12 +41,12 @@ const LIST = 'self.SHELL = ';
  * the modules are joined (tools/join.mjs), sw.js already has the list.
  * @param {string} [folder]  that has the files @param {string[]} [paths]  of those
  * @returns {Promise<string>} */
-export async function serviceWorker(folder = web, paths = pageFiles()) {
+export async function serviceWorker(folder = web, paths) {
   const program = await readFile(join(web, 'sw.js'), 'utf8');
   if (program.startsWith(LIST)) return program;
   /** @type {Record<string, string>} */
   const files = {};
-  for (const path of paths) {   // one after the other, so that the event loop turns
+  for (const path of paths ?? pageFiles()) {   // one after the other, so that the event loop turns
     const bytes = await readFile(join(folder, path));
     files[path] = `sha256-${createHash('sha256').update(bytes).digest('base64')}`;
   }
