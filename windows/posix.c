@@ -2,6 +2,7 @@
 #undef fopen
 #undef open
 #undef read
+#undef fstat
 #undef lstat
 #undef stat
 #undef remove
@@ -48,10 +49,32 @@ int posix_open(const char *path, int flags) {
 
 ssize_t posix_read(int fd, void *bytes, size_t n) { return _read(fd, bytes, n < INT_MAX ? (unsigned)n : INT_MAX); }
 
-int posix_stat(const char *path, struct stat *info) {
+static void set_status(struct posix_stat *info, const struct _stat64 *known, HANDLE file) {
+    BY_HANDLE_FILE_INFORMATION more;
+    *info = (struct posix_stat){ .st_mode = known->st_mode, .st_size = known->st_size };
+    if (file == INVALID_HANDLE_VALUE || !GetFileInformationByHandle(file, &more)) return;
+    info->st_dev = more.dwVolumeSerialNumber;
+    info->st_ino = (uint64_t)more.nFileIndexHigh << 32 | more.nFileIndexLow;
+}
+
+int posix_stat(const char *path, struct posix_stat *info) {
     wchar_t *name = wide(path);
-    const int result = name ? wstat(name, info) : -1;
+    struct _stat64 known;
+    const int result = name ? _wstat64(name, &known) : -1;
+    if (result == 0) {
+        const HANDLE file = CreateFileW(name, FILE_READ_ATTRIBUTES, FILE_SHARE_READ | FILE_SHARE_WRITE
+            | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
+        set_status(info, &known, file);
+        if (file != INVALID_HANDLE_VALUE) CloseHandle(file);
+    }
     free(name);
+    return result;
+}
+
+int posix_fstat(int fd, struct posix_stat *info) {
+    struct _stat64 known;
+    const int result = _fstat64(fd, &known);
+    if (result == 0) set_status(info, &known, (HANDLE)_get_osfhandle(fd));
     return result;
 }
 

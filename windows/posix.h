@@ -11,6 +11,7 @@
 #include <io.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -22,7 +23,11 @@ FILE *posix_fopen(const char *path, const char *mode);
 /* Only for reading. */
 int posix_open(const char *path, int flags);
 ssize_t posix_read(int fd, void *bytes, size_t n);
-int posix_stat(const char *path, struct stat *info);
+/* What plumb reads of the status of a file.  Two names of one file have the same st_dev and st_ino, which Windows' own
+ * struct does not tell; st_ino is 0 for devices and pipes. */
+struct posix_stat { unsigned short st_mode; int64_t st_size; uint64_t st_dev, st_ino; };
+int posix_stat(const char *path, struct posix_stat *info);
+int posix_fstat(int fd, struct posix_stat *info);
 int posix_remove(const char *path);
 /* Replaces a file that has the new name. */
 int posix_rename(const char *from, const char *to);
@@ -36,8 +41,12 @@ size_t posix_fread(void *bytes, size_t size, size_t n, FILE *stream);
 #define fopen posix_fopen
 #define open posix_open
 #define read posix_read
+#undef fstat
+#undef lstat
+#undef stat
+#define fstat posix_fstat
 #define lstat posix_stat
-#define stat(path, info) posix_stat(path, info)   /* with arguments: struct stat is the system's */
+#define stat posix_stat   /* also the struct */
 #define remove posix_remove
 #define rename posix_rename
 #define isatty posix_isatty

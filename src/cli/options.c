@@ -395,8 +395,9 @@ static void print_command_help(enum command command) {
             length += snprintf(help + length, sizeof help - (size_t)length, "%s%s", join, other_names[k].other);
             join = ", ";
         }
-        out("%-*s", TEXT_COLUMN, left);
-        out_wrapped(help, n < TEXT_COLUMN ? TEXT_COLUMN : (size_t)n, TEXT_COLUMN);
+        if (n < TEXT_COLUMN) out("%-*s", TEXT_COLUMN, left);
+        else out("%s\n%*s", left, TEXT_COLUMN, "");
+        out_wrapped(help, TEXT_COLUMN, TEXT_COLUMN);
     }
     out("%-*sprint this help\n", TEXT_COLUMN, "  --help");
 }

@@ -12,7 +12,7 @@ import { OFFERED } from '../../web/chat/models/offered.js';
 import { ggufHeader } from '../node/gguf.mjs';
 import { imitateHub } from '../node/hub-server.mjs';
 import { root, tiny, tinyPath } from '../node/helpers.mjs';
-import { TINY, answer, examineAll, open, screenshot, setUp, state } from './chat-page.mjs';
+import { TINY, answer, examineAll, open, screenshot, setUp, state, until } from './chat-page.mjs';
 
 const where = await setUp();
 const HUB = 'https://huggingface.co', TOKEN = 'hf_s3cret_t0ken';
@@ -79,6 +79,26 @@ test('offered models say where they are; one that a host of static files lacks c
   await page.reload();
   await page.getByRole('button', { name: 'Load Qwen2.5-Coder 0.5B' }).click();
   await page.getByText('Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF: there is no GGUF file of a model').waitFor();
+  await page.close();
+});
+
+test('a site without models offers its default model from the hub, and asks before it goes there', async () => {
+  const hub = 'https://huggingface.co';
+  const page = await open({ ...where, also: hub }, '', {}, page =>
+    page.route('**/models/*.gguf', route => route.fulfill({ status: 404 })));
+  await state(page, 'failed');
+  assert.equal(await page.textContent('#failure-title'), 'This server does not have SmolLM2 135M');
+  assert.match(await page.textContent('#failure-advice') ?? '', /^Its 98 MB can come from the hub, huggingface\.co/);
+  const asked = [];
+  await page.route(`${hub}/**`, route => {
+    asked.push(route.request().url());
+    return route.fulfill({ json: [] });
+  });
+  assert.deepEqual(page.problems, []);
+  await page.getByRole('button', { name: 'Load it' }).click();
+  await page.waitForFunction(() => /smollm2/i.test(document.querySelector('#failure-detail')?.textContent ?? '')
+    && document.body.dataset.state === 'failed');
+  await until(async () => asked.length > 0, 'a request to the hub');
   await page.close();
 });
 

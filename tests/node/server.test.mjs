@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -146,6 +146,17 @@ describe('a server', () => {
   });
 });
 
+test('the page loads a model to which a link leads, as in the cache of the hub', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'plumb-serve-')), link = join(folder, 'link.gguf');
+  t.after(() => rmSync(folder, { recursive: true }));
+  symlinkSync(`${root}tests/vectors/synth/f32.gguf`, link);
+  const { url, stop } = await start([], { models: [link] });
+  t.after(() => stop());
+  const answer = await fetch(`${url}/models/link.gguf`, { headers: { range: 'bytes=0-3' } });
+  assert.deepEqual([answer.status, await answer.text()], [206, 'GGUF']);
+  assert.equal((await fetch(`${url}/models/f16.gguf`)).status, 404, 'its neighbours are not served');
+});
+
 test('a key is asked for, but not for the health of the server and the page', async t => {
   const { url, stop } = await start(['--api-key', 'secret']);
   t.after(() => stop());
@@ -169,6 +180,7 @@ test('without MODEL the models of this machine are served; ps lists those that a
     { env: { ...process.env, ...env } }).catch(error => error);
   const { stderr } = await run(['serve']);
   assert.match(stderr, /^plumb: serve: MODEL is needed, or .*: plumb pull NAME downloads one\n$/);
+  assert.equal((await run(['serve', 'none.gguf'])).stderr, 'plumb: serve: none.gguf: there is no such file\n');
   const files = await serveFiles({ root: `${root}tests/vectors/synth` });
   t.after(() => files.close());
   const model = `${files.url}f32.gguf`;

@@ -1,4 +1,6 @@
 /* The command serve: models on this machine behind a port, with the APIs of OpenAI's service and of Ollama. */
+import { existsSync } from 'node:fs';
+import { realpath } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { basename, dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -63,6 +65,9 @@ async function modelsOf(words) {
   for (const word of words) {
     const [, given, source] = /^([\w.:-]+)=(.+)$/s.exec(word) ?? [];
     const isFile = /^https?:/i.test(word) || !isRemote(word, places);
+    if (!isRemote(source ?? word, places) && !existsSync(source ?? word)) {
+      throw new CommandError(`serve: ${source ?? word}: there is no such file`);
+    }
     const name = given ?? (isFile ? splitOf(basename(word)).stem : word);
     if (name in models) throw new CommandError(`serve: two models have the name ${name}; give one as NAME=MODEL`);
     models[name] = source ?? word;
@@ -78,7 +83,8 @@ async function pageOf(models, names) {
   /** @type {Map<string, import('node:http').RequestListener>} */
   const files = new Map(await Promise.all(paths.map(async path => /** @type {const} */ ([
     `/models/${encodeURIComponent(basename(path))}`,
-    await createSite({ root: dirname(resolve(path)), names, serves: name => name === basename(path) }),
+    await createSite({ root: dirname(resolve(path)), names, serves: name => name === basename(path),
+      linked: [dirname(await realpath(path).catch(() => path))] }),   // a link may lead to it
   ]))));
   const [first] = files.keys(), page = await createSite({
     root: fileURLToPath(new URL('..', import.meta.url)), base: '/web', serves: isPageFile, names,

@@ -4,7 +4,7 @@ import { dotted, duration, element, megabytes } from '../dom.js';
 import { explain } from '../explain.js';
 import { ChooseFile, filesOf, isFileKey, keyOf, reopen } from './file-models.js';
 import { headersFor } from './hub-token.js';
-import { prepare } from './offered.js';
+import { OFFERED, prepare } from './offered.js';
 
 /** @typedef {import('../../api/plumb.js').Model} Model
  * @typedef {import('../../loader/source.js').Source} Source */
@@ -72,6 +72,9 @@ export class Loader {
     } catch (error) {
       if (isReplaced()) return;
       this.#running = undefined;
+      const offered = OFFERED.find(({ url }) => url === String(source));
+      const isAbsent = error instanceof PlumbError && error.details.status === 404;
+      if (offered && isAbsent) return this.fail(offered.hub, elsewhere(offered));
       this.fail(source, explain(error), error instanceof ChooseFile);
     }
   }
@@ -103,6 +106,13 @@ export class Loader {
     this.#changed(state);
   }
 }
+
+/** What is said of an offered model that is not beside the page. @param {typeof OFFERED[number]} offered */
+const elsewhere = ({ name, size, licence, hub }) => ({
+  title: `This server does not have ${name}`, detail: `${hub} (${licence})`,
+  advice: `Its ${size} MB can come from the hub, huggingface.co, and are then kept in this browser. Or choose another `
+    + 'model, or open a GGUF file.',
+});
 
 /** Loads a model, and shows the progress in a bar and a line.  If this server has not got the model yet, but fetches
  * models, it fetches it first.
