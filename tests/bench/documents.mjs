@@ -12,8 +12,8 @@
  * It needs Debian's licences and documents, Python 3.11, what `tools/setup.sh bench` installs, and
  * models/all-MiniLM-L6-v2.Q8_0.gguf.  It takes a quarter of an hour. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { usedIn, withDocuments } from '../../web/chat/documents/given.js';
@@ -179,8 +179,11 @@ async function inPage(wanted) {
     const name = `${document.source.split('/').at(-1)?.replace(/\.gz$/, '')}${document.columns ? '.pdf' : ''}`;
     if (await page.isEnabled('#new-chat')) await page.click('#new-chat');
     await tasksOf(page);
-    await page.setInputFiles('#attach-file', { name, buffer: Buffer.from(bytesOf(document)),
-      mimeType: document.columns ? 'application/pdf' : 'text/plain' });
+    // A file, as the bytes themselves would be decoded by the page's thread.
+    const path = `${root}build/documents/attached/${name}`;
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, bytesOf(document));
+    await page.setInputFiles('#attach-file', path);
     await page.waitForSelector('#attached li:not(:has(progress))');
     const times = [await tasksOf(page)];
     await page.fill('#prompt', document.question);
