@@ -26,6 +26,12 @@ const read = (/** @type {string} */ path) => readFileSync(join(web, path), 'utf8
 /** The path of what a file names. @param {string} file @param {string} address */
 const pathOf = (file, address) => posix.join(posix.dirname(file), address);
 
+/** The path of the script of a page, if it has one. @param {string} page @returns {string | undefined} */
+function scriptOf(page) {
+  const [, address] = SCRIPT.exec(read(page)) ?? [];
+  return address === undefined ? undefined : pathOf(page, address);
+}
+
 /** Stands for the address of the package's folder, until it is known in which file the code is. */
 const PACKAGE = 'PACKAGE_FOLDER';
 /** A page's module keeps the address of the file that it comes from, wherever its code is, because it finds workers
@@ -89,9 +95,9 @@ function withImports(files, path, later, found = new Set()) {
 /** A page that loads early what its script imports, and what the page of the tree loads early.
  * @param {string} path @param {Record<string, Joined>} files */
 function pageWithPreloads(path, files) {
-  const text = read(path), script = SCRIPT.exec(text);
-  if (!script) return text;
-  const own = pathOf(path, script[1]), early = withImports(files, own, false);
+  const text = read(path), own = scriptOf(path);
+  if (own === undefined) return text;
+  const early = withImports(files, own, false);
   for (const [, address] of text.matchAll(PRELOAD)) {
     const module = pathOf(path, address), file = Object.keys(files).find(one => files[one].inputs.includes(module));
     if (file === undefined) throw new Error(`${path}: no script imports ${module}`);
@@ -107,10 +113,7 @@ function pageWithPreloads(path, files) {
  * @param {string} folder @returns {Promise<string[]>}  the paths of the files of the pages */
 export async function joinForBrowsers(folder) {
   const all = pageFiles(), pages = all.filter(path => path.endsWith('.html'));
-  const scripts = pages.flatMap(page => {
-    const script = SCRIPT.exec(read(page));
-    return script ? [pathOf(page, script[1])] : [];
-  });
+  const scripts = pages.flatMap(page => scriptOf(page) ?? []);
   const workers = all.filter(path => WORKER.test(path) && path !== ENGINE);
   // What several entries need, or what is loaded later, is in files of its own beside the workers of browser/.  The
   // engine's worker shares most of its code with the page.  Other workers are a file each.
@@ -134,12 +137,13 @@ export async function joinForBrowsers(folder) {
       write(path, readFileSync(join(web, path)));
     }
   }
-  const listed = [...kept].sort(), libraries = readdirSync(join(web, 'dist/vendor'));
+  const listed = [...kept].sort();
+  const licences = readdirSync(join(web, 'dist/vendor')).map(name => `dist/vendor/${name}/LICENSE`);
   const unknown = listed.filter(path => !isPageFile(path));
   if (unknown.length > 0) throw new Error(`page-files.mjs does not know these files of the pages: ${unknown}`);
   put(folder, 'sw.js', await serviceWorker(folder, listed));
-  for (const name of libraries) put(folder, `dist/vendor/${name}/LICENSE`, read(`dist/vendor/${name}/LICENSE`));
-  return [...listed, 'sw.js', ...libraries.map(name => `dist/vendor/${name}/LICENSE`)];
+  for (const path of licences) put(folder, path, read(path));
+  return [...listed, 'sw.js', ...licences];
 }
 
 const manifest = JSON.parse(read('package.json'));

@@ -73,8 +73,7 @@ export class Loader {
       if (isReplaced()) return;
       this.#running = undefined;
       const offered = OFFERED.find(({ url }) => url === String(source));
-      const isAbsent = error instanceof PlumbError && error.details.status === 404;
-      if (offered && isAbsent) return this.fail(offered.hub, elsewhere(offered));
+      if (offered && isAbsent(error)) return this.fail(offered.hub, elsewhere(offered));
       this.fail(source, explain(error), error instanceof ChooseFile);
     }
   }
@@ -107,6 +106,9 @@ export class Loader {
   }
 }
 
+/** Whether a load failed because the server does not have the file. @param {unknown} error */
+const isAbsent = error => error instanceof PlumbError && error.details.status === 404;
+
 /** What is said of an offered model that is not beside the page. @param {typeof OFFERED[number]} offered */
 const elsewhere = ({ name, size, licence, hub }) => ({
   title: `This server does not have ${name}`, detail: `${hub} (${licence})`,
@@ -124,7 +126,7 @@ export async function openModel(source, options, bar, line) {
   try {
     return await load();
   } catch (error) {
-    if (!(error instanceof PlumbError) || error.details.status !== 404 || typeof source !== 'string') throw error;
+    if (!isAbsent(error) || typeof source !== 'string') throw error;
     const { fetchAtServer } = await import('./server-models.js');
     const isFetched = await fetchAtServer(source, { signal, onProgress({ bytes, total }) {
       if (signal.aborted) return;
