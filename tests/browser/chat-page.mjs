@@ -13,9 +13,9 @@ export const FAILING = '/build/chat/failing.gguf';
 /** How people see the page: what is wrong with a width or a scheme of colours shows in two of the four pairs.
  * WHOLE=1 gives all. @type {{colorScheme: 'light' | 'dark', width: number, height: number}[]} */
 export const LOOKS = [
-  { colorScheme: 'light', width: 360, height: 740 }, { colorScheme: 'dark', width: 1440, height: 900 },
+  { colorScheme: 'light', width: 360, height: 740 }, { colorScheme: 'dark', width: 1280, height: 800 },
   ...process.env.WHOLE ? /** @type {const} */ ([{ colorScheme: 'dark', width: 360, height: 740 },
-    { colorScheme: 'light', width: 1440, height: 900 }]) : [],
+    { colorScheme: 'light', width: 1280, height: 800 }]) : [],
 ];
 /** Options of a page that is kept for use without a network. */
 export const KEPT = /** @type {const} */ ({ serviceWorkers: 'allow' });
