@@ -443,6 +443,32 @@ typedef struct plumb_feed {
  * batches may have been (n_done).  PLUMB_ERROR_ARGUMENT if sessions do not share their pass, use
  * different adapters, have a tap, or if one of them comes twice. */
 plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *failed);
+
+/* Speculation: a step of decoding may compute more tokens than it is fed, those that are likely to follow, because a
+ * pass of several tokens takes less time than as many passes of one.  If the caller then feeds these tokens, there is
+ * nothing to compute.  The bits of logits are those of single steps, so the caller draws each token from them as ever,
+ * and no answer depends on it.  Except for the time that calls take, and for memory, nothing shows it: positions,
+ * tokens and saved sessions are those that were fed.  (Of a window, up to PLUMB_MAX_DRAFT older positions fewer are
+ * kept.)
+ * Sessions of models with recurrent layers, of models that are not causal and of the reference pass do not speculate;
+ * nor does a session while it has a tap. */
+enum { PLUMB_MAX_DRAFT = 15 };
+typedef struct plumb_speculation {
+    bool lookup;        /* prompt lookup: what followed the last tokens before, in what the session holds */
+    uint32_t n_least;   /* tokens of a draft at least, if there is one: 0 leaves it to what passes cost here */
+    uint32_t n_most;    /* tokens of a draft at most, up to PLUMB_MAX_DRAFT; 0: that */
+    plumb_session *draft;   /* NULL, or a session of a smaller model with the same vocabulary: where lookup has no
+                             * draft, that model writes one, greedily.  It is fed what this session is fed, by its
+                             * feeds.  Nothing else may use it, and it must outlive this session or the next call */
+} plumb_speculation;
+/* Sets how the session speculates; NULL: not at all, as at first.  PLUMB_ERROR_ARGUMENT if a number is out of range or
+ * the vocabularies differ, PLUMB_ERROR_MEMORY. */
+plumb_status plumb_session_speculate(plumb_session *session, const plumb_speculation *how);
+/* How many tokens were computed in drafts, and how many of those were then fed. */
+uint64_t plumb_session_n_drafted(const plumb_session *session);
+uint64_t plumb_session_n_accepted(const plumb_session *session);
+/* Of n ids, how many of the first ones are computed already: feeding them takes no time. */
+size_t plumb_session_n_ahead(const plumb_session *session, const int32_t *ids, size_t n);
 /* Computes embeddings of texts: one vector for each, or one for each token with PLUMB_POOLING_NONE.  ids has the tokens
  * of the texts one after the other, and lengths (n_text) their numbers, 1 or more.  A call computes the first texts, as
  * many as are fast to compute at once (one if there is a tap), and returns how many, or a negative plumb_status; the

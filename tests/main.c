@@ -6,7 +6,7 @@
 #define ROOMS(X) \
     X(base) X(pool) X(quant) X(repack) X(gguf) X(kernels_unpack) X(kernels) X(model) X(tokenizer) X(text) \
     X(attention) X(kv_cache) X(plan) X(forward) X(tap) X(known) X(reference) X(many_experts) X(report) X(sampler) \
-    X(session) X(sessions) X(shift) X(state) X(embed) X(adapter) X(json) X(trace) X(trace_read) X(view) \
+    X(speculate) X(session) X(sessions) X(shift) X(state) X(embed) X(adapter) X(json) X(trace) X(trace_read) X(view) \
     X(template) X(chat) X(diff) X(heads) X(experiment) X(diagnose) X(fit) X(fit_heads) X(order) \
     X(weights) X(selfcheck) X(regular) X(grammar) X(grammar_check) X(json_schema)
 

@@ -187,6 +187,75 @@ static void refused_case(void) {
     close(&x);
 }
 
+/* A session of the same model drafts what the caller will choose. */
+static void draft_case(void) {
+    struct several x;
+    REQUIRE(open(&x, ARCH("llama"), (plumb_session_params) { .n_ctx = 128, .n_thread = 1 }), "no session");
+    plumb_session *draft = NULL, *plain = NULL;
+    plumb_session_params params = { .n_ctx = 100, .n_thread = 1 };
+    REQUIRE(plumb_session_create(&draft, x.m, &params) == PLUMB_OK
+            && plumb_session_create(&plain, x.m, &params) == PLUMB_OK, "no session");
+    plumb_speculation how = { .n_least = 6, .n_most = 6, .draft = draft };
+    CHECK(plumb_session_speculate(x.s, &how) == PLUMB_OK, "%s", plumb_session_error(x.s));
+    CHECK(plumb_session_feed(x.s, x.ids, 20) == PLUMB_OK && plumb_session_feed(plain, x.ids, 20) == PLUMB_OK, "%s",
+          plumb_session_error(x.s));
+    CHECK(plumb_session_n_past(draft) == 20, "the draft model holds %u tokens of the prompt",
+          plumb_session_n_past(draft));
+    for (int i = 0; i < 60; i++) {
+        int32_t id = fixture_largest(plumb_session_logits(plain), x.n_vocab);
+        REQUIRE(memcmp(plumb_session_logits(plain), plumb_session_logits(x.s), x.n_vocab * sizeof(float)) == 0,
+                "token %d: other logits", i);
+        REQUIRE(plumb_session_feed(plain, &id, 1) == PLUMB_OK && plumb_session_feed(x.s, &id, 1) == PLUMB_OK, "%s",
+                plumb_session_error(x.s));
+    }
+    uint64_t n_drafted = plumb_session_n_drafted(x.s), n_accepted = plumb_session_n_accepted(x.s);
+    CHECK(n_accepted >= 50 && n_drafted - n_accepted <= 6, "%llu of %llu tokens accepted",
+          (unsigned long long)n_accepted, (unsigned long long)n_drafted);
+    how.draft = x.s;
+    CHECK(plumb_session_speculate(x.s, &how) == PLUMB_ERROR_ARGUMENT, "a session drafts for itself");
+    CHECK(plumb_session_speculate(x.s, NULL) == PLUMB_OK, "%s", plumb_session_error(x.s));
+    plumb_session_free(plain);
+    plumb_session_free(draft);
+    close(&x);
+}
+
+/* The model of a file in which two tokens have changed their places. */
+static plumb_model *load_swapped(const char *path) {
+    size_t n;
+    uint8_t *file = test_read_all(path, &n);
+    plumb_model *m = plumb_model_create();
+    for (size_t at = 9; file && at < n; at++) {
+        bool is_token = file[at - 8] == 1 && memcmp(file + at - 7, "\0\0\0\0\0\0\0", 7) == 0;
+        if (is_token && (file[at] == '#' || file[at] == '$')) file[at] = file[at] == '#' ? '$' : '#';
+    }
+    bool ok = file && m && plumb_model_begin(m, n) == PLUMB_OK && fixture_give(m, file, 0, n, n) == PLUMB_OK
+           && plumb_model_end(m) == PLUMB_OK;
+    CHECK(ok, "%s", m ? plumb_model_error(m) : "no memory");
+    free(file);
+    return m;
+}
+
+static void vocabularies_case(void) {
+    static const char synth[] = "tests/vectors/synth/f32.gguf";
+    plumb_model *models[] = { fixture_load(synth), fixture_load(synth), load_swapped(synth),
+                              fixture_load(ARCH("llama")) };
+    static const char *const errors[] = { NULL, "", "has another vocabulary: token 2 is \"$\", not \"#\"",
+                                          "has another vocabulary: 64 tokens, not 260" };
+    plumb_session *sessions[4] = { NULL };
+    for (int i = 0; i < 4; i++) {
+        REQUIRE(models[i] && plumb_session_create(&sessions[i], models[i], NULL) == PLUMB_OK, "model %d", i);
+    }
+    for (int i = 1; i < 4; i++) {
+        plumb_speculation how = { .draft = sessions[i] };
+        plumb_status status = plumb_session_speculate(sessions[0], &how);
+        CHECK(status == (i == 1 ? PLUMB_OK : PLUMB_ERROR_ARGUMENT)
+              && strstr(plumb_session_error(sessions[0]), errors[i]), "model %d: %s", i,
+              plumb_session_error(sessions[0]));
+    }
+    for (int i = 0; i < 4; i++) plumb_session_free(sessions[i]);
+    for (int i = 0; i < 4; i++) plumb_model_free(models[i]);
+}
+
 void test_sessions(void) {
     test_case("sessions: a fork shares pages until it writes to them", pages_case);
     test_case("sessions: other contexts and types beside a session", contexts_case);
@@ -194,4 +263,6 @@ void test_sessions(void) {
     test_case("sessions: the pass grows for one that drops tokens", grown_case);
     test_case("sessions: forks of a session whose encoder has read a text", encoder_case);
     test_case("sessions: what cannot be fed together, or taken", refused_case);
+    test_case("sessions: a draft model writes what is likely to follow", draft_case);
+    test_case("sessions: a model with another vocabulary cannot draft", vocabularies_case);
 }

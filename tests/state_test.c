@@ -35,21 +35,25 @@ struct walk {
     plumb_model *model;
     plumb_kv_type type;
     uint32_t n_vocab, n_max;   /* n_max: tokens that a sequence may have */
-    uint64_t random;
+    uint64_t random, random_draft;   /* of the sequence, and of drafts */
     struct held held[2];       /* the second is a fork, from time to time */
+    plumb_session *drafting[40];   /* (n_drafting) sessions that draft for others */
+    uint32_t n_drafting;
     struct held saved;         /* what `bytes` are of; without a session */
     struct bytes bytes;
     /* The logits after each of n_known tokens, by a session that computed them anew. */
     int32_t known_ids[N_LONG];
     uint64_t known[N_LONG];
     uint32_t n_known, n_checked, n_together, n_adopted;
+    uint64_t n_drafted, n_accepted;
     char done[400];            /* the steps so far, for messages */
 };
 
-static uint32_t below(struct walk *w, uint32_t n) {
-    w->random = w->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((w->random >> 33) % n);
+static uint32_t next_below(uint64_t *random, uint32_t n) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((*random >> 33) % n);
 }
+static uint32_t below(struct walk *w, uint32_t n) { return next_below(&w->random, n); }
 
 PRINTF_LIKE(2, 3) static void tell(struct walk *w, const char *format, ...);
 static void tell(struct walk *w, const char *format, ...) {
@@ -60,13 +64,52 @@ static void tell(struct walk *w, const char *format, ...) {
     va_end(args);
 }
 
+/* A draft: the tokens that a session will be fed, as far as they are known, with mistakes. */
+static uint32_t draft(void *user, int32_t *tokens, uint32_t n, uint32_t n_most) {
+    struct walk *w = user;
+    uint32_t n_draft = next_below(&w->random_draft, n_most + 1);
+    for (uint32_t i = 0; i < n_draft; i++) {
+        tokens[n + i] = (int32_t)(next_below(&w->random_draft, 4) * 7 % w->n_vocab);
+        for (int k = 0; k < 2; k++) {
+            const struct held *h = &w->held[k];
+            bool is_known = n + i < h->n && memcmp(tokens, h->ids, n * sizeof *tokens) == 0;
+            if (is_known && next_below(&w->random_draft, 8) > 0) tokens[n + i] = h->ids[n + i];
+        }
+    }
+    return n_draft;
+}
+
+/* Lets a session compute ahead: not at all, by prompt lookup, or with drafts of any tokens. */
+static void any_speculation(struct walk *w, plumb_session *s) {
+    uint32_t how = next_below(&w->random_draft, 5);
+    plumb_speculation speculation = { .lookup = true, .n_least = next_below(&w->random_draft, 5),
+                                      .n_most = 4 + next_below(&w->random_draft, 12) };
+    tell(w, how == 0 ? "" : how == 1 ? " (lookup)" : how == 2 ? " (model)" : " (drafts)");
+    if (how == 0) return;
+    if (how == 2 && w->n_drafting < sizeof w->drafting / sizeof *w->drafting) {
+        speculation.lookup = next_below(&w->random_draft, 2);
+        speculation.draft = w->drafting[w->n_drafting++] = create(w->model, (plumb_session_params) {
+            .n_ctx = w->n_max - next_below(&w->random_draft, 30), .n_thread = 1, .grows = true });
+    }
+    CHECK(plumb_session_speculate(s, &speculation) == PLUMB_OK, "%s", plumb_session_error(s));
+    if (how > 2) ahead_set_drafter(s, draft, w);
+}
+
+static void count_drafts(struct walk *w, plumb_session *s) {
+    w->n_drafted += plumb_session_n_drafted(s);
+    w->n_accepted += plumb_session_n_accepted(s);
+    plumb_session_free(s);
+}
+
 /* Any context that holds the tokens, and any batch. */
 static plumb_session *any_session(struct walk *w, bool force_scalar) {
     static const uint32_t batches[] = { 1, 3, 8, 33, 128, 1500 };   /* of the last, rings are as long as the context */
     plumb_session_params params = { .n_ctx = w->n_max + below(w, 100), .n_batch = batches[below(w, 6)],
                                     .kv_type = w->type, .n_thread = 1, .force_scalar = force_scalar,
                                     .grows = below(w, 2) };
-    return create(w->model, params);
+    plumb_session *s = create(w->model, params);
+    if (s) any_speculation(w, s);
+    return s;
 }
 
 static int32_t any_id(struct walk *w) {   /* few different ones, so that sequences have beginnings in common */
@@ -152,7 +195,7 @@ static void edit(struct walk *w, struct held *h, uint32_t n) {
 /* Restores bytes of what `from` held into a session that is there or a new one. */
 static void take(struct walk *w, struct held *to, const struct held *from) {
     if (below(w, 2) == 0) {
-        plumb_session_free(to->session);
+        count_drafts(w, to->session);
         to->session = any_session(w, below(w, 4) == 0);
     }
     CHECK(fixture_restore(to->session, w->bytes.data, w->bytes.n) == PLUMB_OK, "%s: %s", w->done,
@@ -167,10 +210,11 @@ static void take(struct walk *w, struct held *to, const struct held *from) {
 static void fork_of(struct walk *w, struct held *to, struct held *h) {
     plumb_session *session = NULL;
     CHECK(plumb_session_fork(&session, h->session) == PLUMB_OK, "%s: %s", w->done, plumb_session_error(h->session));
-    plumb_session_free(to->session);
+    count_drafts(w, to->session);
     uint32_t n_before = to->n;
     *to = *h;
     to->session = session;
+    if (session) any_speculation(w, session);
     to->n_before = n_before;
 }
 
@@ -329,6 +373,7 @@ static void sequences_row(const void *row) {
     plumb_model *m = fixture_load(kind->path);
     REQUIRE(m, "%s", kind->path);
     uint32_t n = number("SEQUENCES", 12 * N_KIND) / N_KIND + 1, n_checked = 0, n_together = 0, n_adopted = 0;
+    uint64_t n_drafted = 0, n_accepted = 0;
     struct walk *w = malloc(sizeof *w);
     REQUIRE(w, "no memory");
     for (uint32_t i = 0; i < n; i++) {
@@ -339,18 +384,25 @@ static void sequences_row(const void *row) {
         w->n_vocab = plumb_model_n_vocab(m);
         w->n_max = is_long ? N_LONG : N_SHORT;
         w->random = ((uint64_t)number("SEED", 1) << 32 | (uint64_t)(kind - kinds) << 24 | i) * 0x9e3779b97f4a7c15u;
+        w->random_draft = w->random;
         snprintf(w->done, sizeof w->done, "sequence %u:", i);
         for (int k = 0; k < 2; k++) w->held[k].session = any_session(w, false);
         if (is_long) feed(w, w->held, 1100);
         for (int k = 0; k < N_STEP; k++) step(w, is_long);
-        for (int k = 0; k < 2; k++) plumb_session_free(w->held[k].session);
+        for (int k = 0; k < 2; k++) count_drafts(w, w->held[k].session);
+        for (uint32_t k = 0; k < w->n_drafting; k++) plumb_session_free(w->drafting[k]);
         free(w->bytes.data);
+        n_drafted += w->n_drafted;
+        n_accepted += w->n_accepted;
         n_checked += w->n_checked;
         n_together += w->n_together;
         n_adopted += w->n_adopted;
     }
     CHECK(n_together > 0 && n_adopted > 0, "%u batches of two sessions, %u adopted", n_together, n_adopted);
-    test_note("%u sequences, %u logits compared, %u batches of two sessions", n, n_checked, n_together);
+    CHECK(m->model->plan.is_recurrent ? n_drafted == 0 : n_accepted > 0 && n_accepted < n_drafted,
+          "%llu of %llu drafted tokens accepted", (unsigned long long)n_accepted, (unsigned long long)n_drafted);
+    test_note("%u sequences, %u logits compared, %u batches of two sessions, %llu of %llu drafted tokens accepted", n,
+              n_checked, n_together, (unsigned long long)n_accepted, (unsigned long long)n_drafted);
     free(w);
     plumb_model_free(m);
 }

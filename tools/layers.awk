@@ -4,7 +4,7 @@
 # is not in the lists, and on "header.h" without its room.  quant is before gguf, because the tensor directory needs the
 # block sizes of the types.
 BEGIN {
-    wing("engine", "base threads quant gguf repack kernels tokenizer model forward sampler api")
+    wing("engine", "base threads quant gguf repack kernels tokenizer model forward sampler speculate api")
     wing("answers", "template grammar")
     wing("truth", "reference trace mistakes dump diagnose diff check")
     wing("cli", "cli")

@@ -62,6 +62,7 @@ ${rows.map(({ name, field, isInteger, low, high, standard, openai, option, label
 export const MAX_CTX = ${maximum(header, 'MAX_CTX')};
 export const MAX_THREADS = ${maximum(header, 'MAX_THREADS')};
 export const MAX_SNAPSHOTS = ${maximum(header, 'MAX_SNAPSHOTS')};
+export const MAX_DRAFT = ${maximum(header, 'MAX_DRAFT')};
 
 /* The names of the values of enums, from 0 on. */
 export const PRECISIONS = ${namesOf(header, 'plumb_precision', 'PLUMB_PRECISION')};

@@ -17,6 +17,8 @@ plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, 
                                        double n_snapshot, plumb_session *beside, bool grows);
 plumb_status plumb_wasm_sampler_create(plumb_sampler **out, uint32_t n_vocab, const double *values, uint32_t n_bias,
                                        const plumb_logit_bias *bias, uint64_t seed, const char **reason);
+plumb_status plumb_wasm_session_speculate(plumb_session *session, bool lookup, double n_least, double n_most,
+                                          plumb_session *draft);
 plumb_status plumb_wasm_feed_tapped(plumb_session *session, const int32_t *ids, size_t n, size_t n_encoded);
 void plumb_wasm_taps(const plumb_session *session, uint32_t *order, bool *has_output_norms);
 double plumb_wasm_session_save_bytes(plumb_session *session);
@@ -70,6 +72,12 @@ plumb_status plumb_wasm_session_create(plumb_session **out, plumb_model *model, 
                                          .kv_type = kv_type, .n_snapshot = to_uint32_t(n_snapshot),
                                          .grows = grows, .beside = beside};
     return plumb_session_create(out, model, &params);
+}
+
+plumb_status plumb_wasm_session_speculate(plumb_session *session, bool lookup, double n_least, double n_most,
+                                          plumb_session *draft) {
+    const plumb_speculation how = {lookup, to_uint32_t(n_least), to_uint32_t(n_most), draft};
+    return plumb_session_speculate(session, &how);
 }
 
 /* values: of the parameters in the order of PLUMB_SAMPLING_TABLE. */

@@ -76,6 +76,9 @@ struct options {
     plumb_kv_type kv_type;
     uint32_t n_snapshot;
     uint32_t n_keep;              /* of plumb_session_set_shift */
+    enum speculate { SPECULATE_LOOKUP, SPECULATE_OFF } speculate;
+    uint32_t n_draft_least, n_draft_most;   /* of plumb_speculation */
+    const char *draft;            /* the file of the draft model */
     const char *load_state, *save_state;
     struct adapter_option adapters[MAX_ADAPTERS];
     size_t n_adapter;
@@ -235,11 +238,14 @@ struct answering {
     const struct options *options;
     plumb_model *model;
     plumb_session *session;
+    plumb_model *draft_model;   /* of --model-draft, with its session; NULL: there is none */
+    plumb_session *draft;
     plumb_grammar *grammar;     /* NULL: there is none */
     double load_seconds, prefill_seconds, decode_seconds;
     uint64_t seed;
     size_t n_prompt;            /* tokens of the prompt, */
     uint32_t n_reused;          /* those that the session held, */
+    uint64_t n_drafted, n_accepted;   /* tokens computed ahead, and those of them that became tokens of the answer */
     uint32_t n_token, n_forced; /* those of the answer, without the one that ends the turn, and those not sampled, */
     uint32_t n_fed, n_step;     /* those that were fed, and in how many steps */
     bool is_full;               /* the context */

@@ -36,7 +36,11 @@
     ROW("-b", "--batch") \
     ROW("--batch-size", "--batch") \
     ROW("-t", "--threads") \
-    ROW("-np", "--parallel")
+    ROW("-np", "--parallel") \
+    ROW("-md", "--model-draft") \
+    ROW("--draft", "--draft-max") \
+    ROW("--draft-n", "--draft-max") \
+    ROW("--draft-n-min", "--draft-min")
 
 /* Options that have no effect here, how many values they have, and why. */
 #define IGNORED_OPTIONS(ROW) \

@@ -12,8 +12,8 @@
 /* The type of an option's value.  COUNT: a U32 or "all"; RANGE: two U32, "0-3"; LORA, CONTROL: "FILE" or "FILE:0.5",
  * of which there may be several, as there may be of STOP and of MODEL, a file, and HUB, a name on huggingface.co.
  * FORMAT: "json" or a JSON Schema. */
-enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING, WHITESPACE, LORA, CONTROL, STOP,
-            MODEL, HUB, FORMAT };
+enum kind { FLAG, TEXT, U32, U64, F32, F64, COUNT, RANGE, PRECISION, KV_TYPE, POOLING, WHITESPACE, SPECULATE, LORA,
+            CONTROL, STOP, MODEL, HUB, FORMAT };
 
 #define ON(command) (1u << COMMAND_##command)
 #define TAKE_TEXTS (ON(EMBED) | ON(RANK))
@@ -169,6 +169,16 @@ static const struct option {
       "copies of the states of recurrent layers that are kept, to go back to (as many as fit into 64 MiB, 2 to 16)" },
     { "--shift", CHATS, U32, AT(n_keep), 1, PLUMB_MAX_CTX / 2, "N",
       "when the context is full, keep its first N tokens, such as 4, drop the older half of the others, and go on" },
+    { "--speculate", CHATS, SPECULATE, AT(speculate), 0, 0, "NAME",
+      "compute several tokens at once where the text is likely to repeat what came before, which changes no token: "
+      "lookup, or off (lookup)" },
+    { "--model-draft", CHATS, TEXT, AT(draft), 0, 0, "FILE",
+      "a smaller model with the same vocabulary, which guesses the tokens that are computed at once where lookup "
+      "cannot" },
+    { "--draft-max", CHATS, U32, AT(n_draft_most), 1, PLUMB_MAX_DRAFT, "N",
+      "tokens that are computed ahead at most (15)" },
+    { "--draft-min", CHATS, U32, AT(n_draft_least), 0, PLUMB_MAX_DRAFT, "N",
+      "tokens that are computed ahead at least, if any are likely (0: as many as pay on this machine)" },
     { "--load-state", ON(RUN), TEXT, AT(load_state), 0, 0, "FILE",
       "begin with the session in FILE: what the prompt has in common with it is not computed again" },
     { "--save-state", ON(RUN), TEXT, AT(save_state), 0, 0, "FILE", "save the session in FILE, with prompt and answer" },
@@ -454,12 +464,14 @@ static bool take_adapter(struct options *options, const char *word, bool is_cont
 /* The name of value i of an option that takes one of several names; NULL after the last. */
 static const char *name_of(enum kind kind, int i) {
     static const char *const poolings[] = { "none", "mean", "cls", "last", NULL };   /* as plumb_pooling has them */
+    static const char *const speculations[] = { "lookup", "off", NULL };             /* as enum speculate */
     static const char *const spaces[] = { "compact", "pretty", "free", NULL };       /* as plumb_json_space */
     switch (kind) {
     case PRECISION: return plumb_precision_name((plumb_precision)i);
     case KV_TYPE: return plumb_kv_type_name((plumb_kv_type)i);
     case POOLING: return poolings[i];
     case WHITESPACE: return spaces[i];
+    case SPECULATE: return speculations[i];
     default: return NULL;
     }
 }
@@ -564,7 +576,7 @@ static bool store(struct options *options, const struct option *o, const char *w
         if (take_adapter(options, word, o->kind == CONTROL)) return true;
         print_error(0, "%s: at most %d adapters can be used together", command, MAX_ADAPTERS);
         return false;
-    case PRECISION: case POOLING: case KV_TYPE: case WHITESPACE:
+    case PRECISION: case POOLING: case KV_TYPE: case WHITESPACE: case SPECULATE:
         options->has_pooling |= o->kind == POOLING;
         if (!find_name(command, o, word, &value)) return false;
         memcpy(target, &value, sizeof value);   /* an enum has the size of an int */
@@ -701,6 +713,9 @@ static const char *check_options(struct options *o) {
     if (o->reference && o->precision) return "--precision applies only to the fast pass, not to --reference";
     if (o->reference && o->kv_type) return "--kv-type applies only to the fast pass, not to --reference";
     if (o->reference && o->n_snapshot) return "--snapshots applies only to the fast pass, not to --reference";
+    if (o->n_draft_least > (o->n_draft_most > 0 ? o->n_draft_most : PLUMB_MAX_DRAFT)) {
+        return "--draft-min is above --draft-max";
+    }
     if (o->reference && o->scalar) return "--reference and --scalar cannot be combined";
     return NULL;
 }

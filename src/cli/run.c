@@ -184,16 +184,35 @@ static int generate(struct generation *g, uint32_t n_max) {
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
+/* Loads the model of --model-draft. */
+static int open_draft(struct answering *a) {
+    const char *path = a->options->draft;
+    int code = load_model(&a->draft_model, &path, 1, LOAD_ALL);
+    if (code != EXIT_OK) return code;
+    const plumb_session_params params = { .n_ctx = plumb_session_n_ctx(a->session), .n_thread = a->options->n_thread,
+                                          .precision = a->options->precision };
+    plumb_status status = plumb_session_create(&a->draft, a->draft_model, &params);
+    return status == PLUMB_OK ? EXIT_OK : report(path, status, plumb_model_error(a->draft_model));
+}
+
 int answering_begin(struct answering *a, const struct options *o, plumb_model *model, double load_seconds) {
     *a = (struct answering){ .options = o, .model = model, .load_seconds = load_seconds };
     if (load_grammar(&a->grammar, model, o) != EXIT_OK) return exit_failed;
     a->session = create_session(model, o);
-    return a->session ? EXIT_OK : exit_failed;
+    if (!a->session) return exit_failed;
+    if (o->speculate == SPECULATE_OFF) return EXIT_OK;
+    if (o->draft && open_draft(a) != EXIT_OK) return exit_failed;
+    const plumb_speculation speculation = { true, o->n_draft_least, o->n_draft_most, a->draft };
+    plumb_status status = plumb_session_speculate(a->session, &speculation);
+    if (status == PLUMB_OK) return EXIT_OK;
+    return report(o->draft ? o->draft : "--speculate", status, plumb_session_error(a->session));
 }
 
 void answering_end(struct answering *a) {
     free(a->text.data);
     plumb_session_free(a->session);
+    plumb_session_free(a->draft);
+    plumb_model_free(a->draft_model);
     plumb_grammar_free(a->grammar);
 }
 
@@ -205,6 +224,8 @@ int answering_answer(struct answering *a, const struct ids *prompt, uint32_t n_m
     a->n_prompt = prompt->n;
     a->n_reused = a->n_token = a->n_fed = a->n_step = a->n_forced = 0;
     a->is_full = false;
+    a->n_drafted = plumb_session_n_drafted(a->session);
+    a->n_accepted = plumb_session_n_accepted(a->session);
     int code = exit_failed;
     plumb_status created = a->grammar ? plumb_matcher_create(&g->matcher, a->grammar) : PLUMB_OK;
     if (created != PLUMB_OK) {
@@ -234,6 +255,8 @@ int answering_answer(struct answering *a, const struct ids *prompt, uint32_t n_m
     start = now();
     code = generate(g, n_max);
     a->decode_seconds = now() - start;
+    a->n_drafted = plumb_session_n_drafted(a->session) - a->n_drafted;
+    a->n_accepted = plumb_session_n_accepted(a->session) - a->n_accepted;
 
 done:
     plumb_sampler_free(g->sampler);
@@ -252,8 +275,10 @@ void print_answer(const struct answering *a, bool has_load) {
     out(",\"finishReason\":\"%s\",\"stats\":{", a->reason);
     if (has_load) out("\"loadSeconds\":%.6f,", a->load_seconds);
     out("\"promptTokens\":%zu,\"reusedTokens\":%" PRIu32 ",\"tokens\":%" PRIu32 ",\"forcedTokens\":%" PRIu32
+        ",\"draftedTokens\":%" PRIu64 ",\"acceptedTokens\":%" PRIu64
         ",\"prefillSeconds\":%.6f,\"decodeSeconds\":%.6f,\"prefillRate\":%.3f,\"decodeRate\":%.3f}",
-        a->n_prompt, a->n_reused, a->n_token, a->n_forced, a->prefill_seconds, a->decode_seconds,
+        a->n_prompt, a->n_reused, a->n_token, a->n_forced, a->n_drafted, a->n_accepted,
+        a->prefill_seconds, a->decode_seconds,
         rate((double)(a->n_prompt - a->n_reused), a->prefill_seconds), rate(a->n_step, a->decode_seconds));
     const char *quote = a->seed >> 53 ? "\"" : "";   /* JavaScript would round it */
     out(",\"module\":\"%s\",\"threads\":%" PRIu32 ",\"seed\":%s%" PRIu64 "%s}\n",
@@ -275,6 +300,9 @@ static void print_speeds(const struct answering *a, uint32_t n_max) {
     fprintf(stderr, "load %.2f s, prefill %zu tokens at %.1f tokens/s, decode %" PRIu32 " tokens at %.1f tokens/s",
             a->load_seconds, n_new, (double)n_new / a->prefill_seconds, a->n_fed,
             a->n_fed > 0 ? a->n_fed / a->decode_seconds : 0.0);
+    if (a->n_drafted > 0) {
+        fprintf(stderr, ", %" PRIu64 " of %" PRIu64 " drafted tokens accepted", a->n_accepted, a->n_drafted);
+    }
     if (a->n_reused > 0) fprintf(stderr, ", %" PRIu32 " tokens of the prompt reused", a->n_reused);
     if (a->options->sampling.temperature > 0) fprintf(stderr, ", seed %" PRIu64, a->seed);
     fprintf(stderr, "\n");

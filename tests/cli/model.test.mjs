@@ -62,7 +62,7 @@ test('tokenize of an empty text prints nothing', async () => {
 /* ---- run ---- */
 
 const stats = new RegExp('^load ([\\d.]+) s, prefill (\\d+) tokens at [\\d.]+ tokens/s, '
-  + 'decode (\\d+) tokens at [\\d.]+ tokens/s(?:, seed \\d+)?\n$');
+  + 'decode (\\d+) tokens at [\\d.]+ tokens/s(?:, \\d+ of \\d+ drafted tokens accepted)?(?:, seed \\d+)?\n$');
 
 test('run: the greedy continuation of a text equals llama.cpp\'s', async () => {
   const expected = greedy('capital'), begun = performance.now();

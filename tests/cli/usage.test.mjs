@@ -11,7 +11,7 @@ const schema = ['--json-schema', '--regex', '--no-strict', '--any-order', '--whi
 const text = ['-p', '--file', '--tokens'], model = ['--model', '-hf'];
 const template = ['--chat-template', '--chat-template-file'];
 const answers = ['-n', ...PARAMETERS.map(({ option }) => option), '--seed', '--stop', '--system', '--ctx', '--shift',
-  '--json', ...model, ...template, ...compute];
+  '--speculate', '--model-draft', '--draft-max', '--draft-min', '--json', ...model, ...template, ...compute];
 const options = {
   run: ['-p', ...answers, '--file', '--interactive', '--raw', '--save-state', '--load-state', '--grammar', '--gbnf',
     '--format', ...schema, '--tools', '--ids', '--parse-special'],

@@ -46,6 +46,7 @@
  * @property {number} [reasoningBudget]  for a chat prompt: how many tokens of reasoning there may be.  After so many,
  *   the tag that ends the reasoning is fed, and the answer goes on; 0: none; default: any number.  generate does not
  *   take it beside a grammar or schema, but a chat does
+ * @property {import('../loader/load-options.js').LoadOptions['speculate']} [speculate]  as in Plumb.load, for this text
  * @property {string[]} [special]  texts that are shown although control tokens in them do not show otherwise
  * @typedef {OwnGenerateOptions & import('../engine/engine.js').Sampling
  *   & import('./constraint.js').Constraint} GenerateOptions */

@@ -109,15 +109,16 @@ export class Library {
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
     known.checkOptions('Plumb.load', options, known.LOAD);
-    const { precision, contextLength, kvType, snapshots, shared, reserve = !shared, onProgress, cache, adapters = [] } =
-      options;
+    const { precision, contextLength, kvType, snapshots, speculate } = options;
+    const { shared, reserve = !shared, onProgress, cache, adapters = [], draft } = options;
     adapters.forEach((one, i) => known.checkOptions(`Plumb.load: adapters[${i}]`, one, known.LOADED_ADAPTER));
     const resolved = await this.#resolve(source, options, cache), { parts } = resolved;
     const sha256 = sums('load', options.sha256, parts.length) ?? resolved.sha256;
     const session = { contextLength, precision, kvType, snapshots };
     /** @type {ShareOptions['open']} */
     const open = (onProgress, signal) => this.#open('load', resolved, { ...options, signal },
-      { ...session, reserve, cache, sha256 }, onProgress);
+      { ...session, speculate, reserve, cache, sha256 }, onProgress);
+    if (shared && draft !== undefined) throw argumentError('Plumb.load: shared and draft exclude each other');
     const unshared = shared ? this.#unsharedReason(resolved, adapters) : undefined;
     const { compile, share } = this.#platform, { signal } = options;
     const { transport, result } = shared && !unshared && share
@@ -140,6 +141,9 @@ export class Library {
         uses.push({ adapter, ...use });
       }
       if (uses.length > 0) await model.setAdapters(uses);
+      if (draft !== undefined) {
+        await model[ADD_DRAFT](draft, { cache, signal, headers, credentials, fetch }, originOf(parts));
+      }
       return model;
     } catch (error) {
       await model.close();
@@ -402,6 +406,7 @@ function sums(where, sha256, parts) {
 
 /** Functions of Library, Model and Adapter for each other. */
 const ID = Symbol('id'), FREE = Symbol('free'), ADD_ADAPTER = Symbol('add adapter');
+const ADD_DRAFT = Symbol('add draft');
 /** The number of the next adapter, of any model. */
 let nextAdapter = 1;
 
@@ -501,18 +506,33 @@ export class Model extends Session {
    * @param {import('../loader/load-options.js').AdapterOptions} options
    * @param {string} [origin]  of the server which gets the headers */
   async [ADD_ADAPTER](source, options, origin) {
-    const { signal, onProgress, cache, sha256, fetch } = options;
+    const id = nextAdapter++;
+    return new Adapter(this, id, await this.#loadBehind('loadAdapter', { id }, source, options, origin));
+  }
+
+  /** Loads a model that drafts. @param {import('../loader/source.js').OneSource} source
+   * @param {import("../loader/load-options.js").AdapterOptions} options @param {string} [origin] */
+  async [ADD_DRAFT](source, options, origin) { await this.#loadBehind('loadDraft', {}, source, options, origin); }
+
+  /** Loads a file that is used beside the model.
+   * @param {'loadAdapter' | 'loadDraft'} method @param {object} args  of the method, besides the file
+   * @param {import('../loader/source.js').OneSource} source
+   * @param {import('../loader/load-options.js').AdapterOptions} options
+   * @param {string} [origin]  of the server which gets the headers */
+  async #loadBehind(method, args, source, options, origin) {
+    const { signal, onProgress, cache, sha256, fetch } = options, isAdapter = method === 'loadAdapter';
     signal?.throwIfAborted();
-    const resolved = await resolve(source, this.#platform, { ...options, origin, isAdapter: true });
+    const resolved = await resolve(source, this.#platform, { ...options, origin, isAdapter });
     const { parts } = resolved;
-    if (parts.length !== 1) throw argumentError(`loadAdapter: an adapter is one file, not ${parts.length}`);
-    const id = nextAdapter++, { sent, onPull, end } = askedFor(resolved, fetch);
+    if (parts.length !== 1) {
+      throw argumentError(`${method}: ${isAdapter ? 'an adapter' : 'a draft model'} is one file, not ${parts.length}`);
+    }
+    const { sent, onPull, end } = askedFor(resolved, fetch);
     const sums = [sha256?.toLowerCase() ?? resolved.sha256?.[0]];
     try {
-      const kind = await this[CALL]('loadAdapter', { id, ...sent, cache, sha256: sums }, {
+      return await this[CALL](method, { ...args, ...sent, cache, sha256: sums }, {
         signal, onEvent: (_, progress) => onProgress?.(progress), onPull,
       });
-      return new Adapter(this, id, kind);
     } catch (error) {
       throw explained(concealed(error, targets(parts)), resolved, this.#platform);
     } finally {

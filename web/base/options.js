@@ -1,7 +1,9 @@
 /* Checks the name, type and range of every option of every call before any of them reaches the engine.  An unknown name
  * is an error, so that a misspelt option is not ignored. */
 import { argumentError } from './errors.js';
-import { JSON_SPACES, KV_TYPES, MAX_CTX, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS } from './parameters.js';
+import {
+  JSON_SPACES, KV_TYPES, MAX_CTX, MAX_DRAFT, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS,
+} from './parameters.js';
 
 /** @typedef {(value: any) => string | false | undefined} Check  returns false or undefined if the value is valid,
  *   and otherwise what is expected: "a ...".  So `!unsigned32(value)` means that the value is valid */
@@ -38,6 +40,11 @@ const snapshots = integerFrom(2, MAX_SNAPSHOTS);
 /** @type {Check} */
 const threads = value => value !== 'auto' && !isWithin(value, 1, MAX_THREADS)
   && `an integer from 1 to ${MAX_THREADS}, or 'auto'`;
+/** How answers compute ahead. @type {Check} */
+const speculate = value => value !== false && value !== 'lookup' && (object(value)
+  || !Object.entries(value).every(([name, n]) => (name === 'least' || name === 'most') && isWithin(n, 0, MAX_DRAFT))
+  || (value.least ?? 0) > (value.most || MAX_DRAFT))
+  && `'lookup', false, or an object of least and most, integers from 0 to ${MAX_DRAFT}, least not above most`;
 /** @type {Check} */
 const text = value => (typeof value !== 'string' || value === '') && 'a non-empty string';
 /** @type {Check} */
@@ -173,7 +180,7 @@ const jinja = value => !(typeof value === 'string' && (value === 'chatml' || /\{
   && "the text of a chat template, in which {{ or {% is, or 'chatml'";
 const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots };
 export const LOAD = {
-  ...SESSION, signal, onProgress: callback, worker: boolean, workerUrl: address,
+  ...SESSION, speculate, draft: present, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,
   shared: boolean, chatTemplate: jinja, ...REQUEST,
 };
@@ -198,7 +205,7 @@ export const SAMPLING = { ...parameters('name', ({ low, high }) => [low, high]),
 export const GENERATE = {
   ...SAMPLING, maxTokens: count, sinks: count, stop, signal, logprobs, onToken: callback, onPromptProgress: callback,
   parseSpecial: boolean, template, reasoningBudget: maximum, special: texts, grammar: string, regex: text, schema,
-  json: oneOf(true), schemaOptions, triggers: texts, begun: string,
+  json: oneOf(true), schemaOptions, triggers: texts, begun: string, speculate,
 };
 /** The options of schemaOptions. */
 const SCHEMA_OPTIONS = {

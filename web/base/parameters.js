@@ -50,6 +50,7 @@ export const PARAMETERS = [
 export const MAX_CTX = 16777216;
 export const MAX_THREADS = 64;
 export const MAX_SNAPSHOTS = 64;
+export const MAX_DRAFT = 15;
 
 /* The names of the values of enums, from 0 on. */
 export const PRECISIONS = /** @type {const} */ (['exact16', 'fast8']);

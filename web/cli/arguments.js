@@ -4,7 +4,7 @@
 
 import { distance } from '../base/distance.js';
 import {
-  JSON_SPACES, KV_TYPES, MAX_CTX, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS,
+  JSON_SPACES, KV_TYPES, MAX_CTX, MAX_DRAFT, MAX_SNAPSHOTS, MAX_THREADS, PARAMETERS, PRECISIONS,
 } from '../base/parameters.js';
 import { EXPECTED_SIZE, parseSize } from '../base/sizes.js';
 import { IGNORED, OTHER_NAMES } from './names.js';
@@ -106,6 +106,13 @@ export const LOAD = [
   option('--kv-type', 'run bench chat preflight serve', oneOf(...KV_TYPES), 'kvType'),
   option('--snapshots', 'run bench chat preflight serve', integer(2, MAX_SNAPSHOTS), 'snapshots'),
 ];
+/** The options for what answers compute ahead. */
+export const DRAFTS = [
+  option('--speculate', 'run chat serve', oneOf('lookup', 'off'), 'speculation'),
+  option('--model-draft', 'run chat serve', text, 'draft'),
+  option('--draft-max', 'run chat serve', integer(1, MAX_DRAFT), 'most'),
+  option('--draft-min', 'run chat serve', integer(0, MAX_DRAFT), 'least'),
+];
 export const ADAPTERS = [
   option('--lora', 'run bench chat', adapter('lora'), 'given', true),
   option('--control-vector', 'run bench chat', adapter('control'), 'given', true),
@@ -114,6 +121,7 @@ export const ADAPTERS = [
 const OPTIONS = [
   ...SAMPLING,
   ...LOAD,
+  ...DRAFTS,
   ...ADAPTERS,
   option('--shift', 'run chat', integer(1, MAX_CTX / 2), 'sinks'),
   option('--model', 'run bench chat preflight serve', text, 'models', true),
@@ -185,6 +193,14 @@ function namesOf(command) {
 /** Picks the values of some options, under their names in Plumb's options.
  * @param {Record<string, any>} values @param {Option[]} options */
 export const pick = (values, options) => Object.fromEntries(options.map(({ key }) => [key, values[key]]));
+
+/** The options of Plumb.load for a model that answers. @param {string} command @param {Record<string, any>} values
+ * @returns {import('../api/plumb.js').LoadOptions} */
+export function loadOptions(command, values) {
+  const { speculation, draft, least = 0, most = MAX_DRAFT } = values;
+  if (least > most) throw new CommandError(`${command}: --draft-min is above --draft-max`);
+  return { ...pick(values, LOAD), draft, speculate: speculation === 'off' ? false : { least, most } };
+}
 
 /** Parses the words after the command's name; undefined: they ask for help.  Throws a CommandError.
  * @param {string} command @param {string[]} words

@@ -8,13 +8,14 @@ import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { PlumbError, reasonOf } from '../base/errors.js';
 import { PARAMETERS } from '../base/parameters.js';
-import { ADAPTERS, CommandError, LOAD, pick, SAMPLING, valueOf } from './arguments.js';
+import { ADAPTERS, CommandError, DRAFTS, LOAD, pick, SAMPLING, valueOf } from './arguments.js';
 import { interruptible, load, noteTemplate } from './run-command.js';
 import { jsonLine, printable, printError, report, shown, styled, watchOutput } from './terminal.js';
 
 /** The names of options, in lines of at most 80 columns. */
-const AS_IN_RUN = [...PARAMETERS.map(({ option }) => option), ...[...LOAD, ...ADAPTERS].map(({ name }) => name),
-  '--stop', '--chat-template', '--chat-template-file', '--model', '-hf'].join(', ')
+const AS_IN_RUN = [...PARAMETERS.map(({ option }) => option),
+  ...[...LOAD, ...DRAFTS, ...ADAPTERS].map(({ name }) => name), '--stop', '--chat-template', '--chat-template-file',
+  '--model', '-hf'].join(', ')
   .concat('   as in plumb run; see plumb run --help').replace(/(.{1,78})(?: |$)/g, '  $1\n');
 export const HELP = `usage: plumb chat MODEL [options]
 

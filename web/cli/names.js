@@ -37,6 +37,10 @@ export const OTHER_NAMES = {
   '--batch-size': '--batch',
   '-t': '--threads',
   '-np': '--parallel',
+  '-md': '--model-draft',
+  '--draft': '--draft-max',
+  '--draft-n': '--draft-max',
+  '--draft-n-min': '--draft-min',
 };
 
 /** Options that have no effect here. @type {Record<string, {values: number, why: string}>} */

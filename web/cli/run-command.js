@@ -1,7 +1,7 @@
 /* The commands run and bench on the package's own engine: with the fastest module, all threads, and URLs.  The flags
  * and the output are those of src/cli/main.c. */
 import { Plumb } from '../node/index.js';
-import { CommandError, LOAD, pick, SAMPLING } from './arguments.js';
+import { CommandError, loadOptions, pick, SAMPLING } from './arguments.js';
 import { failure, fileText, templateOf } from './input.js';
 import { jsonLine, printError, ProgressLine, report, shown, watchOutput } from './terminal.js';
 
@@ -24,7 +24,7 @@ export async function load(command, files, values, signal) {
   try {
     const chatTemplate = await templateOf(command, values);
     const model = await Plumb.load(files, {
-      ...pick(values, LOAD), reserve: command !== 'chat', chatTemplate, onProgress: progress.show, signal,
+      ...loadOptions(command, values), reserve: command !== 'chat', chatTemplate, onProgress: progress.show, signal,
     });
     const uses = [];
     for (const { source, scale, kind } of given) {
@@ -131,8 +131,10 @@ function printStats(stats, { seconds, contextLength, maxTokens }, values) {
   const seed = values.temperature === 0 ? '' : `, seed ${stats.seed}`;
   const steps = Math.round(stats.decodeRate * stats.decodeSeconds);
   const fed = Math.min(stats.tokens, steps + stats.forcedTokens), rate = fed / stats.decodeSeconds || 0;
+  const drafts = stats.draftedTokens > 0
+    ? `, ${stats.acceptedTokens} of ${stats.draftedTokens} drafted tokens accepted` : '';
   process.stderr.write(`load ${seconds.toFixed(2)} s, prefill ${stats.promptTokens} tokens at ${
-    stats.prefillRate.toFixed(1)} tokens/s, decode ${fed} tokens at ${rate.toFixed(1)} tokens/s${seed}\n`);
+    stats.prefillRate.toFixed(1)} tokens/s, decode ${fed} tokens at ${rate.toFixed(1)} tokens/s${drafts}${seed}\n`);
 }
 
 /** What the answer must be, as options of generate.

@@ -12,7 +12,7 @@ import { places } from '../node/places.js';
 import { startServer } from '../node/server.js';
 import { isPageFile } from '../site/page-files.mjs';
 import { createSite } from '../site/serve.mjs';
-import { CommandError, LOAD, pick } from './arguments.js';
+import { CommandError, loadOptions } from './arguments.js';
 import { templateOf } from './input.js';
 import { kept } from './model-commands.js';
 import { jsonLine, printError, shown } from './terminal.js';
@@ -44,7 +44,8 @@ that are on this machine, as plumb list names them.
   --log text|json|none  one line for each request, on standard error
   --grace SECONDS       how long Ctrl-C waits for answers; default 10; a second
                         Ctrl-C ends at once
-  --ctx, --threads, --precision, --kv-type, --snapshots, --chat-template,
+  --ctx, --threads, --precision, --kv-type, --snapshots, --speculate,
+  --model-draft, --draft-max, --draft-min, --chat-template,
   --chat-template-file, --model   as in plumb run
 
 Paths: /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings,
@@ -102,7 +103,7 @@ export async function serve(words, values) {
   const { host = '127.0.0.1', port = PORT, names = [], grace = GRACE, log = 'text' } = values;
   const models = await modelsOf(words);
   const handler = createHandler({
-    models, load: { ...pick(values, LOAD), chatTemplate: await templateOf('serve', values) },
+    models, load: { ...loadOptions('serve', values), chatTemplate: await templateOf('serve', values) },
     memory: values.memory ?? Math.floor(totalmem() / 2), idle: values.idle, pull: values.pull,
     parallel: values.parallel, queue: values.queue, only: values.embeddings ? 'embeddings' : undefined,
   });

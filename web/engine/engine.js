@@ -106,6 +106,8 @@ export class Engine extends Instance {
   #grammars;
   /** @type {Traces | undefined} */
   #traces;
+  /** Pointer to the plumb_model that drafts; 0: there is none. */
+  #draft = 0;
   /** What the taps of a feed call. @type {((tap: import('./traces.js').Tap) => void) | undefined} */
   #onTap;
   /** The bytes of a saved session, of which the first `at` are written or read.
@@ -151,6 +153,7 @@ export class Engine extends Instance {
       c.plumb_threads_dismiss?.();   // a browser needs 2 s to end a worker that still waits in the module
       for (const { pointer } of this.#sessions) c.plumb_session_free(pointer);
       c.plumb_model_free(this.#model);
+      c.plumb_model_free(this.#draft);
       if (this.#exhausted) return undefined;
       // The next engine would work with any bytes in its heap, since memory from malloc may have any content.  They are
       // zeroed so that it computes on the same memory as a first engine does.  After a rehearsal they are not: it has
@@ -432,6 +435,49 @@ export class Engine extends Instance {
       get pointer() { return pointer; },
       free: () => c.plumb_adapter_free(pointer),
     };
+  }
+
+  // ---- a draft model ----
+
+  /** A sink for the bytes of a smaller model with the same vocabulary, which drafts from then on. */
+  createDraft() {
+    const c = this.c, pointer = c.plumb_model_create();
+    if (!pointer) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a draft model');
+    const check = (/** @type {number} */ status) => {
+      if (status !== 0) throw this.error(status, this.string(c.plumb_model_error(pointer)));
+    };
+    const file = new FileSink(this, (data, len) => check(c.plumb_model_window(pointer, data, len)),
+      n => check(c.plumb_model_commit(pointer, n)));
+    return {
+      digest: this.digest,
+      begin: (/** @type {number | undefined} */ size) =>
+        check(c.plumb_model_begin(pointer, size === undefined ? SIZE_UNKNOWN : BigInt(size))),
+      fill: (/** @type {(target: Uint8Array) => number} */ put) => file.fill(put),
+      write: (/** @type {Uint8Array} */ chunk) => file.write(chunk),
+      /** Throws if it cannot draft for the model. */
+      end: () => {
+        check(c.plumb_model_end(pointer));
+        this.#draft = pointer;
+        try {
+          this.session.speculate('lookup');
+          this.session.speculate(false);
+        } catch (error) {
+          this.session.closeDraft();
+          this.#draft = 0;
+          throw error;
+        }
+      },
+      free: () => c.plumb_model_free(pointer),
+    };
+  }
+
+  /** Opens a session of the draft model. @param {Session} session  for which it drafts
+   * @returns {number}  a pointer; 0: there is no draft model, or no memory */
+  openDraft({ pointer, contextLength }) {
+    if (!this.#draft) return 0;
+    this.c.plumb_wasm_session_create(this.out, this.#draft, contextLength, 0, 0,
+      this.c.plumb_session_precision(pointer), 0, 0, 0, 1);
+    return this.word(0);
   }
 
   // ---- what was loaded ----

@@ -67,12 +67,15 @@ export class Feeder {
     settle();
   }
 
-  /** How many tokens of each session are next.  A session that cannot be fed together with the one that has waited for
-   * longest waits for the next step. */
+  /** How many tokens of each session are next.  Sessions whose tokens were computed ahead go first, as they take no
+   * time, so that they join the others again when they need a step too.  A session that cannot be fed together with the
+   * one that has waited for longest waits for the next step. */
   #next() {
     const [{ session: first }] = this.#waiting, together = this.#waiting.filter(({ session }) => session.joins(first));
     const left = (/** @type {Waiting} */ { ids, at }) => ids.length - at;
     const isAnswer = (/** @type {Waiting} */ one) => !one.isPrompt && left(one) <= STEP;
+    const ahead = together.filter(one => left(one) <= STEP && one.session.isAhead(one.ids.subarray(one.at)));
+    if (ahead.length > 0) return ahead.map(one => ({ one, n: left(one) }));
     const answers = together.filter(isAnswer), prompts = together.filter(one => !isAnswer(one));
     let free = Math.min(...together.map(({ session }) => session.batch));
     /** @type {{one: Waiting, n: number}[]} */

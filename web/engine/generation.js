@@ -12,6 +12,8 @@ import { StopFilter } from './stop.js';
  *   again: a window or the state of a recurrent layer was lost
  * @property {number} tokens  how many were generated
  * @property {number} forcedTokens  those of tokens that were not sampled, because a grammar left no choice
+ * @property {number} draftedTokens  how many tokens were computed ahead (speculate)
+ * @property {number} acceptedTokens  those of draftedTokens that became tokens of the text
  * @property {number} prefillSeconds
  * @property {number} decodeSeconds
  * @property {number} prefillRate  tokens per second over the prompt tokens that were computed, which are fewer than
@@ -29,8 +31,8 @@ import { StopFilter } from './stop.js';
  * @property {number} computedTokens  how many were computed; at the end promptTokens - reusedTokens
  * @property {number} rate  computed tokens per second so far; 0 at the start */
 /** @typedef {{maxTokens?: number, sinks?: number, stop?: string | string[], logprobs?: number, special?: string[],
- *   budget?: import('./budget.js').Budget} & import('./engine.js').Sampling
- *   & {grammar?: import('./engine.js').Grammar}} GenerateOptions
+ *   speculate?: import('./session.js').Speculation, budget?: import('./budget.js').Budget}
+ *   & import('./engine.js').Sampling & {grammar?: import('./engine.js').Grammar}} GenerateOptions
  * @typedef {{emit: (text: string) => void, onToken?: (token: import('./engine.js').GeneratedToken) => void,
  *   onPrompt?: (progress: PromptProgress) => void, aborted: () => boolean,
  *   feed: (ids: Int32Array, onFed?: (fed: number) => void) => Promise<number>, withRoom: <T>(use: () => T) => T}} Run
@@ -57,11 +59,13 @@ export async function generate(engine, session, ids, options, run) {
   }
   const generation = new Generation(engine, session, ids, options, run);
   try {
+    session.speculate(options.speculate ?? 'lookup');
     await generation.prefill();
     await generation.decode();
   } finally {
     if (engine.c) {   // the engine may have crashed meanwhile
       generation.sampler.free();
+      session.speculate(false);
       if (session.dropped === 0) session.setShift(0);   // whatever comes next has not asked for it
     }
   }
@@ -85,6 +89,8 @@ class Generation {
   #reused = 0;
   #recomputed = 0;
   #dropped = 0;
+  /** What the session had computed ahead before. */
+  #drafts;
   /** How many tokens of the prompt were computed, of the text were chosen, and were forced; steps: how often the text
    * was fed. */
   #computed = 0;
@@ -102,6 +108,7 @@ class Generation {
     this.ids = ids;
     this.options = options;
     this.run = run;
+    this.#drafts = session.drafts;
     this.#seed = options.seed ?? crypto.getRandomValues(new Uint32Array(1))[0];
     this.sampler = engine.createSampler(session, { ...options, seed: this.#seed }, run.onToken !== undefined);
     this.#stops = new StopFilter([options.stop ?? []].flat());
@@ -217,11 +224,13 @@ class Generation {
   /** @returns {Stats} */
   stats() {
     const prefill = (this.#prefillEnd - this.#start) / 1000, decode = (performance.now() - this.#prefillEnd) / 1000;
-    const { warnings } = this.sampler;
+    const { warnings } = this.sampler, { drafted, accepted } = this.session.drafts;
     return {
       promptTokens: this.ids.length, reusedTokens: this.#reused,
       recomputedTokens: this.#recomputed, tokens: this.#tokens,
-      forcedTokens: this.#forcedTokens - this.#forced.length, prefillSeconds: prefill, decodeSeconds: decode,
+      forcedTokens: this.#forcedTokens - this.#forced.length,
+      draftedTokens: drafted - this.#drafts.drafted, acceptedTokens: accepted - this.#drafts.accepted,
+      prefillSeconds: prefill, decodeSeconds: decode,
       prefillRate: prefill > 0 ? this.#computed / prefill : 0, decodeRate: decode > 0 ? this.#steps / decode : 0,
       finishReason: /** @type {Stats['finishReason']} */ (this.#reason), seed: this.#seed,
       ...this.options.sinks && { droppedTokens: this.#dropped },

@@ -125,6 +125,8 @@ class Host {
   adaptersInUse = [];
   /** What the load said of sessions. @type {SessionArgs} */
   sessionArgs = {};
+  /** How answers compute ahead that do not say it themselves. @type {import('./session.js').Speculation | undefined} */
+  speculation;
   /** Whether the memory of the load's session grows with its tokens. */
   sessionGrows = false;
   /** How many calls began that change a session. */
@@ -362,12 +364,14 @@ class HostedSession {
 
 /** The first calls. @param {Host} host @param {Platform} platform @returns {Methods} */
 const opening = (host, platform) => ({
-  /** @param {import('../loader/parts.js').LoadArgs & SessionArgs} args */
+  /** @param {import('../loader/parts.js').LoadArgs & SessionArgs & {speculate?: import('./session.js').Speculation}}
+   *   args */
   load(args, call) {
     return passes(host, new Parts(args, call, platform), call, (parts, variant) => {
-      const { contextLength, precision, kvType, snapshots, reserve = true } = args;
+      const { contextLength, precision, kvType, snapshots, speculate, reserve = true } = args;
       host.sessionGrows = !reserve;
       host.sessionArgs = { contextLength, precision, kvType, snapshots };
+      host.speculation = speculate;
       return build(host.hosted, variant, parts, args, call);
     });
   },
@@ -598,7 +602,7 @@ const computing = host => ({
   })),
   generate: host.inOrder(async ({ ids, options, emitTokens, emitPrompt }, { signal, emit, pull }, hosted) => {
     if (options.grammar) await loadGrammars(host, pull);
-    return generate(host.engine, hosted.session, ids, options, {
+    return generate(host.engine, hosted.session, ids, { speculate: host.speculation, ...options }, {
       emit: text => text && emit('text', text),
       onToken: emitTokens ? token => emit('token', token) : undefined,
       aborted: () => host.isStopped(signal, hosted),
@@ -633,34 +637,46 @@ function useAdapters(host, uses) {
   for (const hosted of host.sessions) host.withRoom(() => hosted.setAdapters(all));
 }
 
-/** The calls of adapters. @param {Host} host @param {Platform} platform @returns {Methods} */
+/** Reads a file that is used beside the model, again if that has failed and may succeed.
+ * @template {Omit<ReturnType<Engine['createDraft']>, 'end'>} T @template R @param {Host} host @param {Parts} parts
+ * @param {Call} call @param {() => T} create  a sink for its bytes @param {(sink: T) => R} end
+ * @returns {Promise<R>} */
+async function loadBehind(host, parts, call, create, end) {
+  try {
+    for (;;) {
+      const sink = create();
+      try {
+        for await (const _ of parts.read(sink)) {
+          await yieldToEventLoop();
+          if (host.isStopped(call.signal)) throw host.stopped(call.signal);
+        }
+        const result = end(sink);
+        parts.meter.emit('ready');
+        return result;
+      } catch (thrown) {
+        const error = await parts.findCause(host.hosted.asMemoryError(thrown, parts.meter.total));
+        sink.free();
+        if (!await parts.prepareRetry(error)) throw error;
+      }
+    }
+  } catch (error) {
+    await parts.abandon(error);
+    throw error;
+  }
+}
+
+/** The calls of adapters and of a draft model. @param {Host} host @param {Platform} platform @returns {Methods} */
 const adapting = (host, platform) => ({
   /** @param {import('../loader/parts.js').LoadArgs & {id: number}} args  id: a new number */
-  loadAdapter: host.alone(async ({ id, ...args }, call) => {
-    const parts = new Parts(args, call, platform);
-    try {
-      for (;;) {
-        const adapter = host.engine.createAdapter();
-        try {
-          for await (const _ of parts.read(adapter)) {
-            await yieldToEventLoop();
-            if (host.isStopped(call.signal)) throw host.stopped(call.signal);
-          }
-          const kind = adapter.end();
-          host.adapters.set(id, adapter);
-          parts.meter.emit('ready');
-          return kind;
-        } catch (thrown) {
-          const error = await parts.findCause(host.hosted.asMemoryError(thrown, parts.meter.total));
-          adapter.free();
-          if (!await parts.prepareRetry(error)) throw error;
-        }
-      }
-    } catch (error) {
-      await parts.abandon(error);
-      throw error;
-    }
-  }),
+  loadAdapter: host.alone(({ id, ...args }, call) =>
+    loadBehind(host, new Parts(args, call, platform), call, () => host.engine.createAdapter(), adapter => {
+      const kind = adapter.end();
+      host.adapters.set(id, adapter);
+      return kind;
+    })),
+  /** @param {import('../loader/parts.js').LoadArgs} args */
+  loadDraft: host.alone((args, call) => loadBehind(host, new Parts(args, call, platform), call,
+    () => host.engine.createDraft(), draft => host.withRoom(() => draft.end()))),
   setAdapters: host.alone((/** @type {{uses: Host['adaptersInUse']}} */ { uses }) => {
     const before = host.adaptersInUse;
     if (JSON.stringify(uses) === JSON.stringify(before)) return;

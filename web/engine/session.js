@@ -6,6 +6,7 @@ import { decode } from './instance.js';
 /** @typedef {{pointer: number, scale: number, layers?: [number, number]}} AdapterUse  pointer: that of a LoadedAdapter;
  *   layers: the first and the last one that a control vector changes; default: all */
 
+/** @typedef {Exclude<import('../loader/load-options.js').LoadOptions['speculate'], undefined>} Speculation */
 /** @typedef {object} Candidate  a token that was possible
  * @property {number} id
  * @property {string} piece  its text, also of a control token; bytes that are not part of a whole character are U+FFFD
@@ -21,6 +22,7 @@ import { decode } from './instance.js';
  * @property {number} bytes
  * @property {Session[]} sessions
  * @property {(pointer: number) => Session} addSession
+ * @property {(session: Session) => number} openDraft
  * @property {() => any} modelInfo
  * @property {(id: number, special: boolean) => Uint8Array} pieceBytes
  * @property {(bytes: Uint8Array, use: () => number) => number} exchange
@@ -30,6 +32,8 @@ import { decode } from './instance.js';
 
 export class Session {
   #engine;
+  /** Pointer to a session of the draft model; 0: none. */
+  #draft = 0;
   /** Pointer to a plumb_text, which holds the incomplete character of the text being generated. */
   #text;
 
@@ -40,9 +44,10 @@ export class Session {
     this.#text = engine.malloc(8);
   }
 
-  /** Engine.closeSession and Engine.free call this. */
+  /** Engine.closeSession calls this. */
   free() {
     this.#engine.c.plumb_session_free(this.pointer);
+    this.closeDraft();
     this.#engine.c.free(this.#text);
   }
 
@@ -134,6 +139,34 @@ export class Session {
   /** @param {ArrayLike<number>} ids */
   feed(ids) {
     this.#engine.withIds(ids, (ptr, n) => this.#check(this.#engine.c.plumb_session_feed(this.pointer, ptr, n)));
+  }
+
+  /** Lets later feeds compute ahead what is likely to follow, which changes no result; false: no longer.
+   * @param {Speculation} how */
+  speculate(how) {
+    const { c } = this.#engine, isOn = how !== false, { least = 0, most = 0 } = how === 'lookup' || !isOn ? {} : how;
+    if (isOn) this.#draft ||= this.#engine.openDraft(this);
+    this.#check(c.plumb_wasm_session_speculate(this.pointer, Number(isOn), least, most, isOn ? this.#draft : 0));
+  }
+
+  /** Frees the session of the draft model.  No draft may be asked for later, unless speculate is called again. */
+  closeDraft() {
+    this.#engine.c.plumb_session_free(this.#draft);
+    this.#draft = 0;
+  }
+
+  /** How many tokens were computed ahead so far, and how many of them were then fed. */
+  get drafts() {
+    const { c } = this.#engine;
+    return { drafted: Number(c.plumb_session_n_drafted(this.pointer)),
+      accepted: Number(c.plumb_session_n_accepted(this.pointer)) };
+  }
+
+  /** Whether feeding these tokens computes nothing, because all of them were computed ahead.
+   * @param {ArrayLike<number>} ids */
+  isAhead(ids) {
+    const { c } = this.#engine;
+    return this.#engine.withIds(ids, (ptr, n) => c.plumb_session_n_ahead(this.pointer, ptr, n)) === ids.length;
   }
 
   /** How many bytes save() returns now; 0 if it cannot. @returns {number} */

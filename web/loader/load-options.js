@@ -18,6 +18,15 @@
  * @property {number} [snapshots]  how many copies of the states of recurrent layers are kept, 2 to 64, so that an
  *   edited or repeated chat need not be computed from its beginning: after each prompt, and after every 64 tokens of an
  *   answer; default: as many as fit into 64 MiB, 2 to 16
+ * @property {'lookup' | false | {least?: number, most?: number}} [speculate]  whether answers compute several tokens at
+ *   once where they are likely to repeat what came before (prompt lookup), as edits of a text do.  Nothing shows it but
+ *   the time: tokens, log-probabilities and random numbers are the same, and it ends where it does not pay.  'lookup',
+ *   the default: as many tokens as pay on this machine; false: none; {least, most}: so many of them, up to 15.  Models
+ *   with recurrent layers do not compute ahead
+ * @property {import('./source.js').OneSource} [draft]  a smaller model with the same vocabulary, in one file.  Where
+ *   nothing is likely to be repeated, it writes the tokens that are computed at once.  It takes its memory, and reads
+ *   each prompt too, so it pays where passes of several tokens are cheap: the engine measures that.
+ *   PLUMB_ERROR_ARGUMENT: its vocabulary is another one
  * @property {boolean} [reserve]  whether the memory of the whole context is taken by the load, which is the default.
  *   false: it grows with the tokens that the model's session holds, for models that are used by chats and sessions,
  *   whose memory always grows

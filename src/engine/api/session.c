@@ -19,6 +19,7 @@ static void leave_work(struct work *w) {
 void feeding_free(struct feeding *b) {
     free(b->pieces);
     free(b->feed_of);
+    free(b->drafts);
     free(b->logits);
 }
 
@@ -50,6 +51,7 @@ static plumb_status create_work(struct work **out, plumb_model *model, const plu
     w->n_owner = 1;
     w->pool = pool_create(p->n_thread);
     w->params = *p;
+    costs_init(&w->costs);
     return forward_create(&w->forward, model->model, p->n_ctx, p->n_batch, p->kv_type, &k, w->pool, err);
 }
 
@@ -134,6 +136,7 @@ plumb_status plumb_session_create(plumb_session **out, plumb_model *model, const
 
 void plumb_session_free(plumb_session *s) {
     if (!s) return;
+    ahead_free(s->ahead);
     if (s->pass) s->pass->free(s->reference);
     else if (s->sequence.plan) sequence_free(&s->sequence);
     leave_work(s->work);
@@ -179,7 +182,7 @@ uint64_t plumb_session_bytes(const plumb_session *s) {
     uint64_t pass = s->forward ? fast : s->pass->bytes(s->reference);
     uint64_t n_text = s->encoded ? 2 : 1;
     uint64_t n_id = n_text * s->n_ctx + s->dropped_room;
-    return pass + n_id * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
+    return pass + ahead_bytes(s) + n_id * sizeof *s->tokens + s->model->model->plan.n_vocab * sizeof *s->logits;
 }
 const char *plumb_session_kernels(const plumb_session *s) {
     return s->forward ? forward_kernels(s->forward)->name : "reference";
@@ -199,6 +202,7 @@ plumb_status session_check_idle(plumb_session *s) {
 }
 
 void session_trim(plumb_session *s) {
+    ahead_keep(s, s->n_past);
     if (s->params.grows) sequence_trim(&s->sequence, s->n_past);
 }
 
@@ -256,6 +260,7 @@ static plumb_status shift(plumb_session *s) {
                          s->n_dropped, n);
     }
     if (!forward_drop(s->forward, &s->sequence, s->n_keep, n)) return session_no_room(s, 0);
+    ahead_clear(s);
     int32_t *moved = s->tokens + s->n_keep;
     memcpy(s->dropped + s->n_dropped, moved, n * sizeof *moved);
     memmove(moved, moved + n, (s->n_ctx - s->n_keep - n) * sizeof *moved);
@@ -289,6 +294,7 @@ uint32_t plumb_session_n_dropped(const plumb_session *s) { return s->n_dropped; 
  * embeddings are wanted.  ids may be the session's own tokens. */
 static plumb_status run(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t n_result, float *results) {
     const struct piece piece = { &s->sequence, ids, n, s->n_past, n_result, 0 };
+    ahead_forget(s);
     if (s->forward) {
         session_use_pass(s);
         if (forward_run(s->forward, &piece, 1, results) == 0) return session_no_room(s, n);
@@ -392,6 +398,7 @@ plumb_status plumb_session_set_tap(plumb_session *s, void (*on_tap)(void *user, 
     plumb_status status = !s->forward ? s->pass->set_tap(s->reference, sink)
                         : on_tap ? forward_prepare_taps(s->forward) : PLUMB_OK;
     if (status == PLUMB_OK) {
+        ahead_forget(s);   /* taps show all that is fed from now on */
         s->sink = sink;
         return PLUMB_OK;
     }
@@ -478,14 +485,29 @@ plumb_status session_check_feed(plumb_session *s, const int32_t *ids, size_t n) 
     return check_feed(s, ids, n);
 }
 
+/* Runs the last batch of a feed, with a draft behind it if one pays. */
+static plumb_status run_last(plumb_session *s, const int32_t *ids, uint32_t n) {
+    uint32_t n_draft = ahead_draft(s, ids, n, 0, 0, s->n_batch - n);
+    if (n_draft > 0 && ahead_run(s, n, n_draft)) return PLUMB_OK;
+    const double start = s->ahead && n == 1 ? clock_seconds() : 0;
+    PLUMB_TRY(run(s, ids, n, 1, s->logits));
+    if (s->work && s->ahead && n == 1) costs_measure(&s->work->costs, 1, clock_seconds() - start);
+    s->has_logits = true;
+    return PLUMB_OK;
+}
+
 plumb_status plumb_session_feed(plumb_session *s, const int32_t *ids, size_t n) {
     PLUMB_TRY(session_check_feed(s, ids, n));
     plumb_status status = PLUMB_OK;
     s->is_running = true;
+    size_t n_taken = ahead_take(s, ids, n);
+    ids += n_taken;
+    n -= n_taken;
     for (uint32_t n_run; n > 0 && (status = session_next_batch(s, n, &n_run)) == PLUMB_OK; n -= n_run) {
-        if ((status = run(s, ids, n_run, n_run == n, s->logits)) != PLUMB_OK) break;
+        s->has_logits = false;
+        if ((status = n_run == n ? run_last(s, ids, n_run) : run(s, ids, n_run, 0, NULL)) != PLUMB_OK) break;
+        if (n_run > AHEAD_FED) ahead_lead(s);
         ids += n_run;
-        s->has_logits = n_run == n;
     }
     s->is_running = false;
     return status;

@@ -2,6 +2,7 @@
 #ifndef PLUMB_API_SESSION_H
 #define PLUMB_API_SESSION_H
 
+#include "api/ahead.h"
 #include "api/model.h"
 #include "api/pass.h"
 #include "forward/forward.h"
@@ -9,11 +10,13 @@
 /* More dropped tokens than this are not remembered, so that their bytes fit 32 bits. */
 enum { SESSION_MAX_DROPPED = 1 << 29 };
 
-/* The arrays of a batch of up to n sessions: the pieces, the feeds that they are of, and logits (n, n_vocab). */
+/* The arrays of a batch of up to n sessions: the pieces, the feeds that they are of, the lengths of the drafts at their
+ * ends, and logits (n_row, n_vocab). */
 struct feeding {
-    size_t n;
+    size_t n, n_row;
     struct piece *pieces;
     size_t *feed_of;
+    uint32_t *drafts;
     float *logits;
 };
 void feeding_free(struct feeding *b);
@@ -25,6 +28,7 @@ struct work {
     struct forward *forward;
     plumb_session_params params;  /* those of the first session; n_batch: the most tokens in a run */
     struct feeding feeding;
+    struct costs costs;           /* of its runs */
 };
 
 struct plumb_session {
@@ -38,7 +42,7 @@ struct plumb_session {
     struct sequence sequence;     /* what the fast pass keeps of the tokens */
     struct tap_sink sink;         /* where taps go */
     struct reference *reference;  /* the reference pass, called through `pass`; NULL: forward is used */
-    int32_t *tokens;              /* (n_ctx); the first n_past are in the cache */
+    int32_t *tokens;              /* (n_ctx); the first n_past are in the cache, and then may come those of a draft */
     uint32_t n_keep;              /* of plumb_session_set_shift; 0: a full context is an error */
     int32_t *dropped;             /* (dropped_room) n_dropped tokens that were in the cache behind the first n_keep */
     uint32_t n_dropped, dropped_room;
@@ -50,6 +54,8 @@ struct plumb_session {
     uint32_t n_vector, n_pooled;
     bool is_running;              /* a feed is running: its callbacks must not change the session */
     struct adapter_set adapters;  /* those that computed the tokens in the cache */
+    const plumb_model *drafts_for;   /* a model that is known to have the same vocabulary; NULL: none */
+    struct ahead *ahead;          /* what was computed ahead; NULL: plumb_session_speculate was never called */
 };
 
 /* PLUMB_ERROR_STATE while a feed of the session is running. */

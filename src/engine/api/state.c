@@ -298,6 +298,7 @@ plumb_status plumb_session_restore(plumb_session *s, plumb_read *read, void *use
     bool is_touched = false;
     struct transfer t = { .read = read, .user = user, .err = &s->err };
     PLUMB_TRY(check_can(s));
+    ahead_clear(s);
     s->is_running = true;
     plumb_status status = pass_all(s, &t, &is_touched);
     s->is_running = false;
