@@ -1,7 +1,8 @@
 # plumb: GGUF language models in WebAssembly.  `make help` lists the targets.
 #
 # Products: web/dist/plumb.wasm (browser, Node), build/wasi/plumb.wasm (wasmtime; its copy web/dist/plumb-cli.wasm is
-# for Node), build/native/plumb, and one test program per host.  The wasm test programs link the same objects that ship.
+# for Node), both with 64-bit addresses (plumb-64.wasm, build/wasm64/plumb.wasm), build/native/plumb, and one test
+# program per host.  The wasm test programs link the same objects that ship.
 #
 #   config=release   the default
 #   config=debug     no optimization, asserts
@@ -14,6 +15,7 @@ ifeq ($(filter release debug sanitize thread fuzz,$(config)),)
 $(error config=$(config): it is one of release, debug, sanitize, thread, fuzz)
 endif
 include wasm/toolchain.mk
+include wasm/wasm64/library.mk
 include tools/release/targets.mk
 
 .DEFAULT_GOAL := help
@@ -338,7 +340,10 @@ mt_sources := $(shell grep -l __wasm_atomics__ $(library))
 # No other file is compiled with -mrelaxed-simd, since clang may then use relaxed instructions anywhere in it.
 relaxed_sources := $(shell grep -l -e -mrelaxed-simd $(library))
 emcc_variants := $(if $(EMCC_RELAXED_CFLAGS),plumb plumb-mt plumb-relaxed plumb-mt-relaxed,plumb plumb-mt)
-plumb_wasm := $(patsubst %,$(emcc_dist)/%.wasm,$(emcc_variants) plumb-grammar plumb-template plumb-trace)
+# With 64-bit addresses there are two, see below.
+wide_variants := $(if $(and $(LLVM),$(EMCC_RELAXED_CFLAGS)),plumb-64 plumb-mt-64)
+plumb_wasm := $(patsubst %,$(emcc_dist)/%.wasm,$(emcc_variants) $(wide_variants) \
+    plumb-grammar plumb-template plumb-trace)
 # $(call variant,NAME,SOURCES): the objects of the module NAME, which contains -mt, -relaxed, both or neither.
 own_mt = $(if $(findstring -mt,$1),$(mt_sources))
 own_relaxed = $(if $(findstring -relaxed,$1),$(relaxed_sources))
@@ -431,7 +436,7 @@ site: ## Builds build/site: the chat page, the gallery and their models, for any
 	@node tools/site.mjs build/site $$(python3 models/fetch.py --path $(OFFERED))
 	@echo "  build/site"
 
-wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) #: Builds build/wasi/plumb.wasm, the command line for wasmtime.
+wasi: $(wasi_dir)/plumb.wasm $(cli_wasm) #: Builds build/wasi/plumb.wasm and build/wasm64/plumb.wasm, for wasmtime.
 # The package's module, smaller and without names, which Plumb.command and web/cli/main.mjs use.
 web/dist/plumb-cli.wasm: $(wasi_dir)/plumb.wasm
 	@mkdir -p $(@D)
@@ -444,6 +449,44 @@ $(wasi_dir)/plumb.wasm: $(call objects,$(wasi_dir),$(library) $(cli))
 $(wasi_dir)/tests.wasm: $(call objects,$(wasi_dir),$(library) $(tests))
 	@echo "  $@"
 	$Q$(WASI_CC) $(WASI_LDFLAGS) $^ -lm -o $@
+
+# ---- WebAssembly with 64-bit addresses ------------------------------------------------------------------------------
+
+# For models that do not fit into the 4 GiB of the other modules: two modules of the engine, with and without threads,
+# and the command line.  Hosts that have such memories have relaxed SIMD, too.
+wasm64_clock := src/engine/base/clock.c
+wasm64_compile = $(eval $(call compile,$(wasm64_dir)$1,$(WASM64_CC) $(wasm_flags) $(WASI_CFLAGS) $2,$(small)))
+$(call wasm64_compile,,)
+$(call wasm64_compile,-web,-DPLUMB_HOST_CLOCK)
+$(call wasm64_compile,-mt,$(EMCC_MT_CFLAGS))
+$(call wasm64_compile,-relaxed,$(EMCC_RELAXED_CFLAGS))
+wasm64_objects = $(call objects,$(wasm64_dir),$(filter-out $(wasm64_clock) $(relaxed_sources) $(call own_mt,$1),$2)) \
+    $(call objects,$(wasm64_dir)-web,$(wasm64_clock)) $(call objects,$(wasm64_dir)-relaxed,$(relaxed_sources)) \
+    $(call objects,$(wasm64_dir)-mt,$(call own_mt,$1))
+$(call objects,$(wasm64_dir),$(library) $(cli) $(tests) wasm/exports.c) \
+    $(call objects,$(wasm64_dir)-web,$(wasm64_clock)) \
+    $(call objects,$(wasm64_dir)-relaxed,$(relaxed_sources)) \
+    $(call objects,$(wasm64_dir)-mt,$(mt_sources)): | $(wasm64_headers)
+# $(call wasm64_module,NAME,THE SAME WITH 32-BIT ADDRESSES)
+define wasm64_module
+$(emcc_dist)/$1.wasm: $(call wasm64_objects,$1,$(library) wasm/exports.c) $(wasm64_libc) wasm/exports.txt \
+    $(emcc_dist)/$2.wasm tools/addresses.mjs
+	@mkdir -p $$(@D)
+	@echo "  $$@"
+	$$Q$(WASM64_CC) $(WASM64_LDFLAGS) $(WASM64_WEB_LDFLAGS) $(if $(findstring -mt,$1),$(WASM64_MT_LDFLAGS)) \
+	    $$(filter %.o %.a,$$^) -o $$@ $$$$(sed -n 's/^\([a-z]\w*\).*/-Wl,--export=\1/p' wasm/exports.txt)
+	$$Q$$(call optimize,$$@,--enable-memory64)
+	$$Qnode tools/addresses.mjs $$@ $(emcc_dist)/$2.wasm
+endef
+$(eval $(call wasm64_module,plumb-64,plumb))
+$(eval $(call wasm64_module,plumb-mt-64,plumb-mt))
+
+wasi: $(if $(wide_variants),$(wasm64_dir)/plumb.wasm)
+$(wasm64_dir)/plumb.wasm: $(wasm64_crt) $(call objects,$(wasm64_dir),$(library) $(cli)) $(wasm64_libc)
+$(wasm64_dir)/tests.wasm: $(wasm64_crt) $(call objects,$(wasm64_dir),$(library) $(tests)) $(wasm64_libc)
+$(wasm64_dir)/plumb.wasm $(wasm64_dir)/tests.wasm:
+	@echo "  $@"
+	$Q$(WASM64_CC) $(WASM64_LDFLAGS) $^ -o $@
 
 # ---- the package ------------------------------------------------------------------------------------------------
 
@@ -526,7 +569,8 @@ test-programs: \
     $(if $(filter $(browsers),$(HOSTS)),$(emcc_dir)/$(lastword $(emcc_variants:plumb%=tests%)).wasm) \
     $(if $(filter node,$(HOSTS)),$(emcc_variants:%=$(emcc_dir)/named/%.wasm)) \
     $(if $(filter node chromium,$(HOSTS)),$(cli_wasm)) \
-    $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm)
+    $(if $(filter wasmtime,$(HOSTS)),$(wasi_dir)/plumb.wasm $(wasi_dir)/tests.wasm \
+        $(if $(wide_variants),$(wasm64_dir)/plumb.wasm $(wasm64_dir)/tests.wasm))
 
 check-programs: build/native/plumb build/native/tests $(plumb_wasm) $(vendored) $(cli_wasm) \
     $(emcc_dir)/tests.wasm $(emcc_dir)/tests-mt.wasm $(emcc_variants:%=$(emcc_dir)/named/%.wasm)

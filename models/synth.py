@@ -32,6 +32,8 @@ SHAPES = {
                 "context": 131072, "rope_base": 1e7, "attention_scale": 1 / 64, "tied": True},  # Granite 3 2B
     "qwen3": {"arch": "qwen3", "layers": 28, "embd": 1024, "heads": 16, "kv_heads": 8, "head_dim": 128, "ff": 3072,
               "vocab": 151936, "context": 40960, "rope_base": 1e6, "eps": 1e-6, "tied": True},  # Qwen3 0.6B
+    "qwen2-7b": {"arch": "qwen2", "layers": 28, "embd": 3584, "heads": 28, "kv_heads": 4, "ff": 18944, "vocab": 152064,
+                 "context": 32768, "rope_base": 1e6, "eps": 1e-6, "bias": True},  # Qwen2.5 7B
     "olmoe": {"arch": "olmoe", "layers": 16, "embd": 2048, "heads": 16, "kv_heads": 16, "ff": 1024, "experts": 64,
               "experts_used": 8, "vocab": 50304, "context": 4096},  # OLMoE 1B of 7B
 }
@@ -238,7 +240,7 @@ def parse(arguments=None):
     add = parser.add_argument
     add("out")
     add("--shape", choices=SHAPES, help="use the sizes and keys of TinyLlama, SmolLM2 135M (but 768 wide), "
-        "Granite 3 2B, Qwen3 0.6B or OLMoE 1B-7B, unless other options change them")
+        "Granite 3 2B, Qwen3 0.6B, Qwen2.5 7B or OLMoE 1B-7B, unless other options change them")
     add("--arch", choices=("llama", "qwen2", "granite", "qwen3", "gemma3", "olmoe"), default="llama")
     types = ("F32", "F16", "BF16", *BLOCKS, *OTHER_SCALES)
     add("--type", choices=(*types, "Q4_K_M"), default="F32", help="the type of every matrix; "

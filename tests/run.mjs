@@ -64,6 +64,9 @@ const slow = ['answers', 'bound', 'call-grammar', 'chat', 'cli', 'clients', 'com
   'types'];
 const check = process.argv.includes('--check');
 
+/** What the command line does with files, sessions and standard streams: what its 64-bit host layer carries. */
+const WIDE_CLI = ['files', 'hostile', 'model', 'state'];
+
 /** @type {Record<string, (import('./suite.mjs').Suite & {quick?: boolean})[]>} */
 const suites = {
   native: [
@@ -115,6 +118,10 @@ const suites = {
   wasmtime: [
     truth([...underWasmtime, 'build/wasi/tests.wasm'], ...fast),
     { name: 'C tests', command: [...underWasmtime, 'build/wasi/tests.wasm', ...sample('numbers sample')], seconds: 60 },
+    { name: 'C tests, 64-bit addresses', seconds: 80,
+      command: [...underWasmtime, 'build/wasm64/tests.wasm', ...sample('numbers sample')] },
+    { name: 'command line, 64-bit addresses', command: nodeTests('tests/cli', name => WIDE_CLI.includes(name)),
+      env: cli([...underWasmtime, 'build/wasm64/plumb.wasm']), seconds: 40 },
     { name: 'command line', command: nodeTests('tests/cli'), env: cli([...underWasmtime, 'build/wasi/plumb.wasm']),
       seconds: 80 },
   ],

@@ -217,7 +217,7 @@ need_wasmtime() {
 
 need_zig() {
     [ ! -d "build/setup/zig/ziglang-$ZIG_VERSION.dist-info" ] || return 0
-    say "installs ziglang $ZIG_VERSION, the cross-compiler of the command line, into build/setup/zig with pip"
+    say "installs ziglang $ZIG_VERSION, a cross-compiler with sources of a C library, into build/setup/zig with pip"
     rm -rf build/setup/zig
     PIP_ROOT_USER_ACTION=ignore python3 -m pip install -q --disable-pip-version-check --no-deps \
         --target build/setup/zig "ziglang==$ZIG_VERSION" >&2
@@ -279,6 +279,7 @@ case $target in
         need_emcc
         need_wasi
         apt_install
+        need_zig
         need_npm web pdfjs-dist --omit=optional
         [ "$target" = run ] || need_gguf
         ;;
@@ -286,6 +287,7 @@ case $target in
         need_emcc
         need_wasi
         apt_install
+        need_zig
         need_npm . typescript
         need_npm web pdfjs-dist --omit=optional
         ;;
@@ -299,11 +301,12 @@ case $target in
                 chromium) need_emcc; need_wasi; need_chromium ;;
                 firefox) need_emcc; need_firefox ;;
                 webkit) need_emcc; need_webkit ;;
-                wasmtime) need_wasi ;;
+                wasmtime) need_emcc; need_wasi ;;
                 *) die "no host $host; there are native, node, chromium, firefox, webkit, wasmtime" ;;
             esac
         done
         apt_install
+        case " $* " in *' node '*|*' chromium '*|*' firefox '*|*' webkit '*|*' wasmtime '*) need_zig ;; esac
         need_npm . webpack-cli
         need_npm web pdfjs-dist --omit=optional
         case " $* " in *' chromium '*) need_npm tests/package/bundlers vite7 --ignore-scripts ;; esac
@@ -326,6 +329,7 @@ case $target in
         need_wasi
         need_chromium
         apt_install
+        need_zig
         need_npm . playwright-core
         need_npm web pdfjs-dist --omit=optional
         need_npm tests/bench node-llama-cpp --ignore-scripts

@@ -33,10 +33,14 @@ static uint32_t to_uint32_t(double x) {
 }
 static float to_float(double x) { return (float)x; }
 
-/* JavaScript writes biases as pairs of 32-bit words, adapters as four, and zeroes 8 bytes for a plumb_text. */
+/* JavaScript writes biases as pairs of 32-bit words, adapters as an address and three of those, a plumb_feed as five
+ * words as large as an address, and zeroes 8 bytes for a plumb_text. */
+enum { ADDRESS = sizeof(void *) };
 _Static_assert(sizeof(plumb_logit_bias) == 8 && offsetof(plumb_logit_bias, bias) == 4, "engine.js writes this layout");
-_Static_assert(sizeof(plumb_adapter_use) == 16 && offsetof(plumb_adapter_use, last_layer) == 12,
-               "engine.js writes this layout");
+_Static_assert(sizeof(plumb_adapter_use) == (ADDRESS == 4 ? 16 : 24)
+               && offsetof(plumb_adapter_use, last_layer) == ADDRESS + 8, "session.js writes this layout");
+_Static_assert(sizeof(plumb_feed) == 5 * ADDRESS && offsetof(plumb_feed, wants_logits) == 3 * ADDRESS
+               && offsetof(plumb_feed, n_done) == 4 * ADDRESS, "engine.js writes this layout");
 _Static_assert(sizeof(plumb_text) <= 8, "engine.js allocates 8 bytes");
 
 /* The end of the heap: this instance has written nothing at this address or above. */

@@ -83,3 +83,13 @@ else
 # Debian installs wasi-libc under this triple.  clang calls it deprecated, but does not find the headers under wasip1.
 WASI_CC := clang$(if $(LLVM),-$(LLVM)) --target=wasm32-wasi -Wno-deprecated
 endif
+
+# ---- 64-bit addresses ----
+# 262144 pages: the most that V8 gives a memory.
+MAX_MEMORY64 := 17179869184
+# The C library is our own (wasm/wasm64/library.mk), so clang links nothing by itself.  With --stack-first the stack and
+# the static data lie below 4 GiB, on which wasm/wasm64/host.c and GATHER_BASE of src/engine/kernels/simd128.h depend.
+WASM64_LDFLAGS := -nostdlib -Wl,--max-memory=$(MAX_MEMORY64) -Wl,-z,stack-size=$(STACK) -Wl,--stack-first \
+    -Wl,--strip-debug
+WASM64_WEB_LDFLAGS := -Wl,--no-entry -Wl,--initial-memory=$(INITIAL_MEMORY) -Wl,--strip-all
+WASM64_MT_LDFLAGS := -Wl,--import-memory -Wl,--shared-memory,--no-check-features,--export=__stack_pointer

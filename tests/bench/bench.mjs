@@ -84,8 +84,8 @@ const WAKE_STEPS = 8;
 /** An engine that has not loaded or warmed up by then is considered to hang. */
 const START_SECONDS = 300;
 /** Bytes of memory that an engine takes per byte of the file, to decide whether all engines fit. */
-const FOOTPRINT = { plumb: 1.2, plumb16: 1.2, plumb8: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5, 'llama.cpp': 2,
-  'llama.cpp-built': 2, 'llama.cpp-wasm': 2.2, 'llama.cpp-wasm-plain': 2.2 };
+const FOOTPRINT = { plumb: 1.2, plumb16: 1.2, plumb8: 1.2, plumb64: 1.2, 'wllama-2': 2.5, 'wllama-3': 4.5,
+  'llama.cpp': 2, 'llama.cpp-built': 2, 'llama.cpp-wasm': 2.2, 'llama.cpp-wasm-plain': 2.2 };
 
 // ---- results, saved after every run ----
 

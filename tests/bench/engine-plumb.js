@@ -3,11 +3,12 @@
 import { stepping } from './steps.js';
 
 /** @param {typeof import('../../web/index.js').Plumb} Plumb
- * @param {string} kind  plumb, or with 8-bit activations: plumb8 */
+ * @param {string} kind  plumb, or with 8-bit activations: plumb8, or with 64-bit addresses: plumb64 */
 export async function openPlumb(Plumb, kind, source, contextLength, threads) {
   const start = performance.now();
   const precision = kind === 'plumb8' ? 'fast8' : 'exact16';
-  const model = await Plumb.load(source, { contextLength, threads, precision, cache: 'no-store' });
+  const memory64 = kind === 'plumb64';
+  const model = await Plumb.load(source, { contextLength, threads, precision, memory64, cache: 'no-store' });
   const loadSeconds = (performance.now() - start) / 1000;
   const info = await model.info();
   if (info.threads !== threads) {

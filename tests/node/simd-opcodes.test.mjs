@@ -10,9 +10,11 @@ import test from 'node:test';
 import wabt from 'wabt';
 
 const features = { simd: true, bulk_memory: true, sign_extension: true, mutable_globals: true, sat_float_to_int: true,
-  threads: true, relaxed_simd: true };
+  threads: true, relaxed_simd: true, memory64: true };
 const hosts = (process.env.HOSTS || 'native node chromium wasmtime').split(/\s+/);
 const variants = ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'].map((name) => `web/dist/${name}.wasm`);
+/** Those with 64-bit addresses, with relaxed SIMD. */
+const wide = ['plumb-64', 'plumb-mt-64'].map((name) => `web/dist/${name}.wasm`);
 const { readWasm } = await wabt();
 /** The module in wabt's text. */
 const textOf = (file) => readWasm(readFileSync(file), features).toText({});
@@ -25,7 +27,8 @@ function vectorOpcodes(text) {
   return count;
 }
 
-for (const file of [...variants, ...hosts.includes('wasmtime') ? ['build/wasi/plumb.wasm'] : []])
+for (const file of [...variants, ...wide,
+  ...hosts.includes('wasmtime') ? ['build/wasi/plumb.wasm', 'build/wasm64/plumb.wasm'] : []])
   test(`module: ${file} contains the SIMD kernels`, () => {
     const count = vectorOpcodes(textOf(file));
     const all = [...count.values()].reduce((a, b) => a + b, 0);
@@ -57,23 +60,28 @@ for (const file of variants) {
       assert.ok(shipped?.length > 100 && shipped.equals(section(`build/emcc/named/${basename(file)}`, id)), `${id}`);
     }
   });
+}
 
-  const text = textOf(file), threads = file.includes('-mt');
-  const clock = file.includes('-relaxed');   // it measures whether its 8-bit products are faster
+for (const file of [...variants, ...wide]) {
+  const text = textOf(file), threads = file.includes('-mt'), is64 = wide.includes(file);
+  const clock = is64 || file.includes('-relaxed');   // it measures whether its 8-bit products are faster
+  const most = is64 ? 555 : 480;   // larger constants, and all addresses are widened
 
-  test(`module: ${file} is a download of at most 480 kB`, () => {
-    assert.ok(statSync(file).size <= 480_000, `${statSync(file).size} bytes`);
+  test(`module: ${file} is a download of at most ${most} kB`, () => {
+    assert.ok(statSync(file).size <= 1000 * most, `${statSync(file).size} bytes`);
   });
 
-  const needs = [threads && 'a shared memory', clock && 'a clock', 'the news that memory grew', 'a reader of taps',
-    'a reader and a writer of sessions'].filter(Boolean);
+  const needs = [threads && 'a shared memory', clock && 'a clock', !is64 && 'the news that memory grew',
+    'a reader of taps', 'a reader and a writer of sessions'].filter(Boolean);
   test(`module: ${file} imports only ${needs.join(', ')}`, () => {
     const imports = [...text.matchAll(/^  \(import "(\w+)" "(\w+)" \((\w+)/gm)].map(([, ...what]) => what.join(' '));
-    assert.deepEqual(imports.sort(), ['env emscripten_notify_memory_growth func',
+    assert.deepEqual(imports.sort(), [...is64 ? [] : ['env emscripten_notify_memory_growth func'],
       ...threads ? ['env memory memory'] : [], ...clock ? ['env plumb_now func'] : [], 'env plumb_on_read func',
       'env plumb_on_tap func', 'env plumb_on_write func']);
     // The numbers of web/engine/threads.js.
-    if (threads) assert.match(text, /\(import "env" "memory" \(memory \(;0;\) 256 65535 shared\)\)/);
+    const limits = is64 ? 'i64 256 262144' : '256 65535';
+    if (threads) assert.ok(text.includes(`(import "env" "memory" (memory (;0;) ${limits} shared))`));
+    else if (is64) assert.ok(text.includes(`(memory (;0;) ${limits})`));
     assert.equal(/\.atomic\./.test(text), threads, 'atomics');
   });
 
@@ -99,5 +107,17 @@ for (const [name, limit, ...own] of [['grammar', 200, 'plumb_find_token'], ['tem
     const listed = readFileSync(`wasm/${name}.txt`, 'utf8').match(/^[a-z]\w*/gm);
     const shown = [...text.matchAll(/^  \(export "(\w+)"/gm)].map(([, name]) => name);
     assert.deepEqual(shown.filter(name => !/^_|^stack|^emscripten_stack|^memory$/.test(name)).sort(), listed.sort());
+  });
+}
+
+for (const file of wide) {
+  test(`module: ${file} says which arguments are addresses`, () => {
+    const bytes = readFileSync(file);   // this section is the last one
+    const { exports, imports } = JSON.parse(bytes.subarray(bytes.lastIndexOf('addresses{') + 9).toString());
+    const listed = readFileSync('wasm/exports.txt', 'utf8').match(/^[a-z]\w*/gm);
+    assert.deepEqual(listed.filter(name => !exports[name]), []);
+    assert.deepEqual([exports.malloc, exports.free, exports.plumb_model_begin, exports.plumb_session_n_past],
+      ['aa', 'a-', 'a--', 'a-']);
+    assert.deepEqual([imports.plumb_on_read, imports.plumb_on_write], ['aaa', 'aa-']);
   });
 }

@@ -8,7 +8,7 @@ import * as known from '../base/options.js';
 import { Local, Remote } from '../base/protocol.js';
 import { runCommand } from '../command/command.js';
 import { createHost } from '../engine/host.js';
-import { choose } from '../engine/variant.js';
+import { choose, chooseWide, memoryLimit } from '../engine/variant.js';
 import { MAX_MEMORY } from '../engine/threads.js';
 import { isDamage } from '../loader/parts.js';
 import { fetchServer } from '../loader/request.js';
@@ -46,8 +46,8 @@ import { CALL, openSession, PROMPT, Session } from './session.js';
  * @property {(progress: any) => void} [onProgress]
  * @property {AbortSignal} [signal]  ends the load */
 /** @typedef {import('../loader/load-options.js').LoadOptions} LoadOptions */
-/** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'snapshots' | 'precision' | 'threads' | 'signal' | 'worker'
- *   | 'workerUrl' | keyof RequestOptions> & {measure?: boolean}} PreflightOptions
+/** @typedef {Pick<LoadOptions, 'contextLength' | 'kvType' | 'snapshots' | 'precision' | 'memory64' | 'threads'
+ *   | 'signal' | 'worker' | 'workerUrl' | keyof RequestOptions> & {measure?: boolean}} PreflightOptions
  *   as in load; measure: compute for half a second to estimate the speed (default true) */
 /** @typedef {Pick<LoadOptions, 'signal' | 'onProgress' | 'sha256' | 'worker' | 'workerUrl' | keyof RequestOptions>
  *   & {cache?: 'default' | 'no-cache' | 'reload'}} PullOptions
@@ -109,7 +109,7 @@ export class Library {
    * @returns {Promise<Model>} */
   async load(source, options = {}) {
     known.checkOptions('Plumb.load', options, known.LOAD);
-    const { precision, contextLength, kvType, snapshots, speculate } = options;
+    const { precision, contextLength, kvType, snapshots, speculate, memory64 } = options;
     const { shared, reserve = !shared, onProgress, cache, adapters = [], draft } = options;
     adapters.forEach((one, i) => known.checkOptions(`Plumb.load: adapters[${i}]`, one, known.LOADED_ADAPTER));
     const resolved = await this.#resolve(source, options, cache), { parts } = resolved;
@@ -117,7 +117,7 @@ export class Library {
     const session = { contextLength, precision, kvType, snapshots };
     /** @type {ShareOptions['open']} */
     const open = (onProgress, signal) => this.#open('load', resolved, { ...options, signal },
-      { ...session, speculate, reserve, cache, sha256 }, onProgress);
+      { ...session, speculate, memory64, reserve, cache, sha256 }, onProgress);
     if (shared && draft !== undefined) throw argumentError('Plumb.load: shared and draft exclude each other');
     const unshared = shared ? this.#unsharedReason(resolved, adapters) : undefined;
     const { compile, share } = this.#platform, { signal } = options;
@@ -173,10 +173,10 @@ export class Library {
     *   browser's quota for this site and how much of it is used, both in bytes, and whether a copy would fit */
   async preflight(source, options = {}) {
     known.checkOptions('Plumb.preflight', options, known.PREFLIGHT);
-    const { contextLength, kvType, snapshots, precision, measure = true } = options;
+    const { contextLength, kvType, snapshots, precision, memory64, measure = true } = options;
     const resolved = await this.#resolve(source, options);
     return this.#preflight(resolved, () => this.#resolve(source, options), options, {
-      contextLength, kvType, snapshots, precision, measure,
+      contextLength, kvType, snapshots, precision, memory64, measure,
     });
   }
 
@@ -277,8 +277,9 @@ export class Library {
    * @param {LoadOptions['cache']} [cache] @returns {Promise<Resolved>} */
   #resolve(source, options, cache) {
     /** @type {NonNullable<import('../loader/resolve.js').ResolveOptions['fits']>} */
-    const fits = async (parts, bytes) => {
-      const limit = Math.min(MAX_MEMORY, (this.#platform.memory ?? Infinity) * OF_MEMORY);
+    const fits = async (parts, bytes, wide) => {
+      if (wide && bytes < MAX_MEMORY) return false;   // it was refused before
+      const limit = Math.min(wide ? memoryLimit() : MAX_MEMORY, (this.#platform.memory ?? Infinity) * OF_MEMORY);
       // Only the header of a file that takes most of the memory is worth a request.
       if (bytes < limit / 2 || bytes > limit) return bytes < limit;
       const resolved = { parts }, { contextLength, kvType, precision } = options;
@@ -313,7 +314,8 @@ export class Library {
       running = transport.call(method, { ...args, ...sent }, {
         signal,
         onEvent: (_, progress) => onProgress?.(progress),
-        onPull: async part => part === 'module' ? variant : onPull(part),
+        onPull: async part => part === 'module' ? variant
+          : part === 'wide module' ? chooseWide(this.#platform, threads, worker) : onPull(part),
       });
       running.then(end, end);
       return { transport, result: withoutSecrets(await Promise.race([aborted, running]), parts) };

@@ -178,7 +178,9 @@ const REQUEST = {
 /** Anything else, such as the name of a file, would be the whole prompt of every chat. @type {Check} */
 const jinja = value => !(typeof value === 'string' && (value === 'chatml' || /\{[{%]/.test(value)))
   && "the text of a chat template, in which {{ or {% is, or 'chatml'";
-const SESSION = { threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots };
+const SESSION = {
+  threads, precision: named(PRECISIONS), contextLength, kvType: named(KV_TYPES), snapshots, memory64: boolean,
+};
 export const LOAD = {
   ...SESSION, speculate, draft: present, signal, onProgress: callback, worker: boolean, workerUrl: address,
   cache: named(['default', 'no-cache', 'reload', 'no-store']), persist: boolean, sha256, adapters, reserve: boolean,

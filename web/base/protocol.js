@@ -26,8 +26,8 @@
 import { onAbort } from './async.js';
 import { PlumbError, reasonOf } from './errors.js';
 
-/** @typedef {number | 'module' | 'plumb-grammar' | 'plumb-template' | 'plumb-trace' | FetchPull} Part  what can be
- *   pulled
+/** @typedef {number | 'module' | 'wide module' | 'plumb-grammar' | 'plumb-template' | 'plumb-trace' | FetchPull} Part
+ *   what can be pulled; 'wide module': one with 64-bit addresses, undefined if this host cannot run it
  * @typedef {{fetch: number, url: string, init: RequestInit} | {read: number} | {cancel: number}} FetchPull  asks for a
  *   response, for the next chunk of its body, or to close it; the engine's side numbers the responses */
 /** @typedef {object} Call  what a method gets besides its arguments

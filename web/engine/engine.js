@@ -5,10 +5,13 @@
 import { PlumbError } from '../base/errors.js';
 import { biasPairs } from '../base/options.js';
 import { KV_TYPES, PARAMETERS, POOLINGS, PRECISIONS } from '../base/parameters.js';
+import { addressesOf } from './addresses.js';
 import { Grammars } from './grammars.js';
 import { decode, importsOf, INITIAL, Instance, PAGE } from './instance.js';
 import { Session } from './session.js';
+import { MAX_MEMORY64 } from './threads.js';
 import { Traces } from './traces.js';
+import { hasWide } from './variant.js';
 
 /** Bytes of a thread's stack.  It can be smaller than the engine's stack, because a thread runs only kernels. */
 const STACK = 1 << 18;
@@ -19,10 +22,14 @@ const DIGEST = 72, DIGESTED = 1 << 16;
 const SIZE_UNKNOWN = -1n, ADD_SPECIAL = 1, PARSE_SPECIAL = 2, CONTINUES = 4;
 /** Engine.rehearse allocates the memory of the weights in pieces of this many bytes. */
 const PIECE = 1 << 20;
-/** Bytes of a plumb_feed. */
-const FEED = 20;
+/** Words of a plumb_feed, each as large as an address. */
+const FEED = 5;
 /** Bytes for the tables of layers and weights that plumb_model_end makes; what they leave is used by a session. */
 const TABLES = 2 ** 17;
+/** The most bytes of headers that are kept for another engine. */
+const KEPT = 2 ** 28;
+/** What checkRoom keeps free for all besides weights, keys and values: vocabulary, scratch, tables. */
+const BESIDES = 2 ** 27;
 /** The names of the numbers that plumb_wasm_model_info writes, in its order. */
 const INFO = /** @type {const} */ ([
   'parameters', 'weightBytes', 'layers', 'embedding', 'heads', 'headsKV', 'headDim', 'feedForward', 'vocabulary',
@@ -30,6 +37,9 @@ const INFO = /** @type {const} */ ([
 ]);
 /** The longest array that metadata shows; longer ones (such as the vocabulary) are described as {type, count}. */
 const SHOWN_ELEMENTS = 64;
+
+/** Which hosts have what the modules with 64-bit addresses need. */
+export const HOSTS64 = 'which Chrome has from version 133 on, Firefox from 146, Safari from 27.3 and Node from 24';
 
 /** @typedef {string | number | bigint | boolean} Scalar
  * @typedef {Scalar | Scalar[] | {type: string, count: number}} MetadataValue */
@@ -45,28 +55,33 @@ const SHOWN_ELEMENTS = 64;
  * @property {number | bigint} [seed]  the same seed gives the same text on every host; default: a random one
  * @typedef {import('../base/parameters.js').SamplingParameters & OwnSampling} Sampling  as plumb_sampling */
 
+/** @typedef {object} Room
+ * @property {number} limit  bytes that the module's memory can have
+ * @property {number} [total]  bytes of all files, if there are several
+ * @property {boolean} [lacksWide]  whether the limit is so low because this host has no 64-bit addresses */
 /** @typedef {import('./grammars.js').Grammar} Grammar */
 /** @typedef {import('./session.js').AdapterUse} AdapterUse
  * @typedef {import('./session.js').GeneratedToken} GeneratedToken */
 
 /** Takes the bytes of a file, and writes them where C says that they go. */
 class FileSink {
-  #engine; #window; #commit;
+  #engine; #window; #commit; #keep;
 
   /** @param {Engine} engine
    * @param {(data: number, len: number) => void} window  calls plumb_*_window, and throws if that fails
-   * @param {(n: number) => void} commit */
-  constructor(engine, window, commit) {
+   * @param {(n: number) => void} commit @param {(bytes: Uint8Array) => void} [keep]  gets all bytes */
+  constructor(engine, window, commit, keep) {
     this.#engine = engine;
     this.#window = window;
     this.#commit = commit;
+    this.#keep = keep;
   }
 
   /** Where the next bytes go, and how many fit there. */
   get window() {
     const engine = this.#engine;
-    this.#window(engine.out, engine.out + 4);
-    return { ptr: engine.word(0), space: engine.word(1) };
+    this.#window(engine.out, engine.out + engine.word);
+    return { ptr: engine.result(0), space: engine.result(1) };
   }
 
   /** Calls put, which writes the next bytes straight to their place and returns how many it wrote, 0 if it has no more.
@@ -75,8 +90,11 @@ class FileSink {
   fill(put) {
     const { ptr, space } = this.window;
     if (space === 0) return -1;
-    const n = put(this.#engine.u8.subarray(ptr, ptr + space));
-    if (n > 0) this.#commit(n);
+    const target = this.#engine.u8.subarray(ptr, ptr + space), n = put(target);
+    if (n > 0) {
+      this.#keep?.(target.subarray(0, n));
+      this.#commit(n);
+    }
     return n;
   }
 
@@ -127,16 +145,17 @@ export class Engine extends Instance {
     let created;
     const imports = importsOf(module, memory, {
       plumb_on_tap: (/** @type {import('./traces.js').RawTap} */ ...tap) => created?.tapped(...tap),
-      plumb_on_write: (/** @type {number} */ ptr, /** @type {number} */ n) => created?.wrote(ptr >>> 0, n >>> 0),
-      plumb_on_read: (/** @type {number} */ ptr, /** @type {number} */ n) => created?.read(ptr >>> 0, n >>> 0),
+      plumb_on_write: (/** @type {number} */ ptr, /** @type {number} */ n) => created?.wrote(ptr, n),
+      plumb_on_read: (/** @type {number} */ ptr, /** @type {number} */ n) => created?.read(ptr, n),
     });
-    created = new Engine(await WebAssembly.instantiate(module, imports), memory);
+    created = new Engine(await WebAssembly.instantiate(module, imports), memory, addressesOf(module));
     return created;
   }
 
-  /** @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} [memory] */
-  constructor(instance, memory) {
-    super(instance, memory);
+  /** @param {WebAssembly.Instance} instance @param {WebAssembly.Memory} [memory]
+   * @param {import('./addresses.js').Addresses} [addresses] */
+  constructor(instance, memory, addresses) {
+    super(instance, memory, addresses);
     this.#model = this.c.plumb_model_create();
     if (!this.#model) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for a model');
   }
@@ -158,7 +177,7 @@ export class Engine extends Instance {
       // The next engine would work with any bytes in its heap, since memory from malloc may have any content.  They are
       // zeroed so that it computes on the same memory as a first engine does.  After a rehearsal they are not: it has
       // left most of them unwritten, and zeroing them would make the system provide all of that memory.
-      return this.#rehearsed ? 0 : c.plumb_wasm_heap_end() >>> 0;
+      return this.#rehearsed ? 0 : this.address(c.plumb_wasm_heap_end());
     } catch {
       return undefined;   // after a trap the instance's state is unknown, so all of it is dropped
     }
@@ -169,16 +188,16 @@ export class Engine extends Instance {
   /** Bytes of linear memory that the engine uses, in whole pages.  A memory that an earlier engine has used may be
    * larger than that. */
   get bytes() {
-    const used = Math.ceil((this.c.plumb_wasm_heap_end() >>> 0) / PAGE) * PAGE;
+    const used = Math.ceil(this.address(this.c.plumb_wasm_heap_end()) / PAGE) * PAGE;
     return Math.max(used, INITIAL * PAGE);
   }
 
   /** Grows the memory as far as this host allows, without writing to it. @returns {number}  its size in bytes */
   exhaust() {
     this.#exhausted = true;
-    for (let pages = 1 << 15; pages > 0; pages >>= 1) {
+    for (let pages = 1 << 17; pages > 0; pages >>= 1) {
       try {
-        this.memory.grow(pages);
+        this.grow(pages);
       } catch {
         // The next attempt asks for half as much.
       }
@@ -216,22 +235,84 @@ export class Engine extends Instance {
 
   // ---- loading ----
 
+  /** What begin and write have got since keepHeader, for handOver; undefined: it is not kept.
+   * @type {{parts: {size?: number, bytes: Uint8Array[]}[], length: number} | undefined} */
+  #kept;
+  #readsHeadersOnly = false;
+
+  /** Keeps a copy of what arrives from now on, until handOver or forgetHeader. */
+  keepHeader() { this.#kept = { parts: [], length: 0 }; }
+
+  forgetHeader() { this.#kept = undefined; }
+
+  /** Whether handOver is possible. */
+  get keepsHeader() { return this.#kept !== undefined; }
+
+  /** @param {Uint8Array} bytes */
+  #keep(bytes) {
+    if (!this.#kept) return;
+    this.#kept.parts.at(-1)?.bytes.push(bytes.slice());
+    this.#kept.length += bytes.length;
+    if (this.#kept.length > KEPT) this.#kept = undefined;
+  }
+
+  /** Lets another engine read what this one has read, with the state of the digest, and so continue in its place.
+   * @param {Engine} next */
+  handOver(next) {
+    if (this.#readsHeadersOnly) next.headersOnly();
+    for (const { size, bytes } of this.#kept?.parts ?? []) {
+      next.begin(size);
+      for (const piece of bytes) next.write(piece);
+    }
+    if (this.#digest) {
+      next.#digest ||= next.malloc(DIGEST);
+      next.u8.set(this.u8.subarray(this.#digest, this.#digest + DIGEST), next.#digest);
+    }
+    this.#kept = undefined;
+  }
+
   /** Starts the next part. @param {number} [size]  bytes of this part and all later ones; undefined: unknown */
   begin(size) {
+    this.#kept?.parts.push({ size, bytes: [] });
     this.#checkModel(this.c.plumb_model_begin(this.#model, size === undefined ? SIZE_UNKNOWN : BigInt(size)));
   }
 
   #file = new FileSink(this, (data, len) => this.#checkModel(this.c.plumb_model_window(this.#model, data, len)),
-    n => this.#checkModel(this.c.plumb_model_commit(this.#model, n)));
+    n => this.#checkModel(this.c.plumb_model_commit(this.#model, n)), bytes => this.#keep(bytes));
 
   /** As FileSink.fill, of the present part. @param {(target: Uint8Array) => number} put */
-  fill(put) { return this.#file.fill(put); }
+  fill(put) {
+    let n = 0;
+    return this.#unlessTooLarge(() => this.#file.fill(target => n = put(target)), () => n);
+  }
+
+  /** Why weights were refused that do not fit into these addresses, although handOver is possible. */
+  refused = /** @type {unknown} */ (undefined);
+
+  /** @template T @param {() => T} take  gives bytes to the module @param {() => T} kept  the result if it refuses the
+   *   weights behind a header that is kept, of which the bytes are a part @returns {T} */
+  #unlessTooLarge(take, kept) {
+    try {
+      return take();
+    } catch (error) {
+      const isTooLarge = error instanceof PlumbError && error.code === 'PLUMB_ERROR_MEMORY' && this.hasHeader;
+      if (!this.#kept || !isTooLarge) throw error;
+      this.refused = error;
+      return kept();
+    }
+  }
 
   /** Whether the present part needs more bytes. */
   get needsBytes() { return this.#file.window.space > 0; }
 
   /** As FileSink.write. @param {Uint8Array} chunk */
-  write(chunk) { return this.#file.write(chunk); }
+  write(chunk) {
+    const before = this.#kept?.length ?? 0;
+    return this.#unlessTooLarge(() => this.#file.write(chunk), () => {
+      this.#keep(chunk.subarray((this.#kept?.length ?? 0) - before));
+      return true;
+    });
+  }
 
   /** Whether the keys and the tensor directory of the first part are complete. */
   get hasHeader() { return Boolean(this.c.plumb_model_has_header(this.#model)); }
@@ -245,14 +326,18 @@ export class Engine extends Instance {
    * nothing; the tensor that does not fit reports it. @param {number} n */
   reserve(n) {
     const more = n - this.#file.window.space;   // the window is allocated already
-    if (more > 0 && more < 2 ** 32) this.c.free(this.c.malloc(Math.min(more + TABLES, 2 ** 32 - 1)));
+    const most = this.word === 4 ? 2 ** 32 - 1 : Number.MAX_SAFE_INTEGER;
+    if (more > 0 && more <= most) this.c.free(this.c.malloc(Math.min(more + TABLES, most)));
   }
 
   /** Ends loading, after the last part. */
   end() { this.#checkModel(this.c.plumb_model_end(this.#model)); }
 
   /** Makes the model read headers only: at the end of a header, fill and write report that no more bytes are needed. */
-  headersOnly() { this.#checkModel(this.c.plumb_model_headers_only(this.#model)); }
+  headersOnly() {
+    this.#readsHeadersOnly = true;
+    this.#checkModel(this.c.plumb_model_headers_only(this.#model));
+  }
 
   /** Replaces end after headersOnly, and makes all checks that need no weights.  The memory grows as in a load.  All
    * weights are zero and share one buffer (plumb_model_rehearse).
@@ -263,7 +348,7 @@ export class Engine extends Instance {
     const weights = this.#weightBytes();
     this.reserve(weights);
     this.#checkModel(this.c.plumb_model_rehearse(this.#model, this.out));
-    const bufferBytes = this.word(0);
+    const bufferBytes = this.uint32(this.out);
     let fits = true;
     // The rest of the weights' size is allocated in pieces, as a load allocates tensors.  It is never freed, so that
     // the memory of a session comes after that of all weights.
@@ -278,15 +363,30 @@ export class Engine extends Instance {
 
   /** Throws if the model cannot fit, or kvType does not fit its heads, before gigabytes are downloaded for nothing.
    * Needs the header.  It counts only weights, keys and values, so a model that passes may still turn out not to fit.
-   * @param {{limit: number, total?: number}} bytes  limit: that the module's memory can have; total: of all files, if
-   *   there are several @param {SessionArgs} session  that will be opened */
-  checkRoom({ limit, total = 0 }, { contextLength = 0, kvType = 'i16', snapshots }) {
+   * @param {Room} room @param {SessionArgs} session  that will be opened */
+  checkRoom({ limit, total = 0, lacksWide }, session) {
+    const { kvType = 'i16' } = session;
     this.#checkModel(this.c.plumb_model_check_kv(this.#model, KV_TYPES.indexOf(kvType)));
-    const weights = Math.max(this.#weightBytes(), total), kv = this.kvBytes(contextLength, kvType, snapshots);
+    const { weights, kv } = this.#needs(total, session);
     if (weights + kv <= limit) return;
+    // The load would have taken another module if it had known all sizes when it had read the header.
+    const more = lacksWide ? `; more needs memory with 64-bit addresses, ${HOSTS64}`
+      : limit < MAX_MEMORY64 && hasWide() ? '; memory64: true allows more' : '';
     throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} bytes of `
-      + `keys and values: a module can use at most ${limit} bytes here; choose a shorter contextLength, kvType 'q8_0' `
-      + 'or a smaller model', { weights, kv, limit });
+      + `keys and values: a module can use at most ${limit} bytes here${more}; choose a shorter contextLength, kvType `
+      + "'q8_0' or a smaller model", { weights, kv, limit });
+  }
+
+  /** Whether the model needs a module with 64-bit addresses, so that there is room for what checkRoom does not count.
+   * @param {Room} room @param {SessionArgs} session */
+  needsWide({ limit, total = 0 }, session) {
+    const { weights, kv } = this.#needs(total, session);
+    return weights + kv + BESIDES > limit;
+  }
+
+  /** @param {number} total @param {SessionArgs} session */
+  #needs(total, { contextLength = 0, kvType = 'i16', snapshots }) {
+    return { weights: Math.max(this.#weightBytes(), total), kv: this.kvBytes(contextLength, kvType, snapshots) };
   }
 
   /** The tokens that a session holds by default.  end or rehearse must have been called.
@@ -307,7 +407,7 @@ export class Engine extends Instance {
     /** @type {Map<string, {type: string, tensors: number, bytes: number}>} */
     const all = new Map();
     for (let i = 0n; this.c.plumb_wasm_model_tensor(this.#model, i, this.out, this.out + 8) === 0; i++) {
-      const type = this.string(this.word(0));
+      const type = this.string(this.result(0));
       const sum = all.get(type) ?? { type, tensors: 0, bytes: 0 };
       sum.tensors++;
       sum.bytes += this.view.getFloat64(this.out + 8, true);
@@ -345,7 +445,7 @@ export class Engine extends Instance {
   };
 
   /** Allocates a stack for an instance in a worker, and returns its upper end. */
-  createStack() { return (this.malloc(STACK) + STACK) & -16; }
+  createStack() { return Math.floor((this.malloc(STACK) + STACK) / 16) * 16; }
 
   /** Tells the module that its workers have begun to serve or will at once, so that sessions opened from now on have n
    * threads.
@@ -361,7 +461,7 @@ export class Engine extends Instance {
     this.#checkModel(this.c.plumb_wasm_session_create(this.out, this.#model, contextLength, 0, 0,
       PRECISIONS.indexOf(precision), KV_TYPES.indexOf(kvType), snapshots, first?.pointer ?? 0,
       Number(!(reserve ?? !first))));
-    return this.addSession(this.word(0));
+    return this.addSession(this.result(0));
   }
 
   /** @param {number} pointer  to a plumb_session, which the engine frees from now on @returns {Session} */
@@ -388,20 +488,19 @@ export class Engine extends Instance {
    * @returns {{done: number[], failed?: {session: Session, error: PlumbError}}}  done: how many tokens of each were
    *   fed; failed: a session that cannot be fed */
   feedTogether(feeds) {
-    const all = feeds.reduce((n, { ids }) => n + ids.length, 0);
-    return this.withBytes(4 * all + FEED * feeds.length, ids => {
-      let at = ids;
-      feeds.forEach(({ session, ids: own, wantsLogits }, i) => {
-        const feed = ids + 4 * all + FEED * i;
-        new Int32Array(this.memory.buffer, at, own.length).set(own);
-        [session.pointer, at, own.length, wantsLogits ? 1 : 0].forEach((word, k) =>
-          this.view.setUint32(feed + 4 * k, word, true));
-        at += 4 * own.length;
+    const all = feeds.reduce((n, { ids }) => n + ids.length, 0), { word } = this, bytes = FEED * word;
+    return this.withBytes(bytes * feeds.length + 4 * all, first => {
+      let at = first + bytes * feeds.length;
+      feeds.forEach(({ session, ids, wantsLogits }, i) => {
+        new Int32Array(this.memory.buffer, at, ids.length).set(ids);
+        [session.pointer, at, ids.length, wantsLogits ? 1 : 0].forEach((value, k) =>
+          this.setSize(first + bytes * i + word * k, value));
+        at += 4 * ids.length;
       });
-      const status = this.c.plumb_sessions_feed(ids + 4 * all, feeds.length, this.out);
-      const done = feeds.map((_, i) => this.view.getUint32(ids + 4 * all + FEED * i + 16, true));
+      const status = this.c.plumb_sessions_feed(first, feeds.length, this.out);
+      const done = feeds.map((_, i) => this.size(first + bytes * i + 4 * word));
       if (status === 0) return { done };
-      const { session } = feeds[this.word(0)], message = this.string(this.c.plumb_session_error(session.pointer));
+      const { session } = feeds[this.result(0)], message = this.string(this.c.plumb_session_error(session.pointer));
       return { done, failed: { session, error: this.error(status, message) } };
     });
   }
@@ -423,7 +522,7 @@ export class Engine extends Instance {
       begin: (/** @type {number | undefined} */ size) => {
         const bytes = size === undefined ? SIZE_UNKNOWN : BigInt(size);
         this.#checkModel(c.plumb_adapter_create(this.out, this.#model, bytes));
-        pointer = this.word(0);
+        pointer = this.result(0);
       },
       fill: (/** @type {(target: Uint8Array) => number} */ put) => file.fill(put),
       write: (/** @type {Uint8Array} */ chunk) => file.write(chunk),
@@ -477,7 +576,7 @@ export class Engine extends Instance {
     if (!this.#draft) return 0;
     this.c.plumb_wasm_session_create(this.out, this.#draft, contextLength, 0, 0,
       this.c.plumb_session_precision(pointer), 0, 0, 0, 1);
-    return this.word(0);
+    return this.result(0);
   }
 
   // ---- what was loaded ----
@@ -489,7 +588,7 @@ export class Engine extends Instance {
     const named = /** @type {Record<typeof INFO[number], number>} */ (
       Object.fromEntries(INFO.map((name, i) => [name, this.view.getFloat64(numbers + 8 * i, true)])));
     return {
-      architecture: this.string(this.word(0)), ...named,
+      architecture: this.string(this.result(0)), ...named,
       hasLogits: named.hasLogits !== 0, hasEncoder: named.hasEncoder !== 0, pooling: POOLINGS[named.pooling],
     };
   }
@@ -504,7 +603,7 @@ export class Engine extends Instance {
       const count = Number(c.plumb_model_key_count(model, i));
       const value = (/** @type {number} */ j) => {
         const { ptr, n } = this.#fillBuffer(256, (buf, cap) => {
-          const length = c.plumb_model_key_value(model, i, BigInt(j), buf, cap) >>> 0;
+          const length = this.address(c.plumb_model_key_value(model, i, BigInt(j), buf, cap));
           return length < cap ? length : length + 1;   // it also writes a final 0, which it does not count
         });
         return scalar(type, decode(this.u8.slice(ptr, ptr + n)));
@@ -612,14 +711,15 @@ export class Engine extends Instance {
 
   /** What the module calls as plumb_on_write. @param {number} ptr @param {number} n */
   wrote(ptr, n) {
-    this.#saved.bytes.set(this.u8.subarray(ptr, ptr + n), this.#saved.at);
-    this.#saved.at += n;
+    const start = this.address(ptr), length = this.address(n);
+    this.#saved.bytes.set(this.u8.subarray(start, start + length), this.#saved.at);
+    this.#saved.at += length;
   }
 
   /** What the module calls as plumb_on_read. @param {number} ptr @param {number} n */
   read(ptr, n) {
-    const { bytes, at } = this.#saved, piece = bytes.subarray(at, at + n);
-    this.u8.set(piece, ptr);
+    const { bytes, at } = this.#saved, piece = bytes.subarray(at, at + this.address(n));
+    this.u8.set(piece, this.address(ptr));
     this.#saved.at += piece.length;
     return piece.length;
   }
@@ -627,7 +727,7 @@ export class Engine extends Instance {
   /** What the module calls as plumb_on_tap. @param {import('./traces.js').RawTap} tap */
   tapped(...[name, layer, pos, tokens, heads, n, data]) {
     this.#onTap?.({ name: this.string(name), layer, pos: pos >>> 0, tokens, heads, n,
-      data: new Float32Array(this.memory.buffer, data >>> 0, tokens * heads * n) });
+      data: new Float32Array(this.memory.buffer, this.address(data), tokens * heads * n) });
   }
 
   /** Calls feed, and onTap with what each step of it computed.
@@ -713,9 +813,9 @@ export class Engine extends Instance {
         this.view.setFloat32(pairs + 8 * i + 4, value, true);
       });
       const status = c.plumb_wasm_sampler_create(this.out, c.plumb_model_n_vocab(this.#model), ptr, bias.length, pairs,
-        BigInt(options.seed ?? 0), this.out + 4);
-      if (status === 0) return this.word(0);
-      const error = this.error(status, this.string(this.word(1)));
+        BigInt(options.seed ?? 0), this.out + this.word);
+      if (status === 0) return this.result(0);
+      const error = this.error(status, this.string(this.result(1)));
       matcher?.free();
       throw error;
     });

@@ -121,7 +121,7 @@ export class Grammars extends Instance {
     const failed = (/** @type {number} */ status) => this.error(status, this.string(c.plumb_grammar_error(grammar)));
     const status = c.plumb_matcher_create(this.out, grammar);
     if (status !== 0) throw failed(status);
-    const matcher = this.word(0);
+    const matcher = this.result(0);
     made.matchers++;
     const free = () => {
       c.plumb_matcher_free(matcher);

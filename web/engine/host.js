@@ -9,15 +9,16 @@ import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
+import { addressesOf } from './addresses.js';
 import { decide } from './decide.js';
 import { embed, rank } from './embed.js';
-import { Engine } from './engine.js';
+import { Engine, HOSTS64 } from './engine.js';
 import { Feeder } from './feeder.js';
 import { generate } from './generation.js';
 import { decode as textOf } from './instance.js';
 import { preflight } from './preflight.js';
 import { Templates } from './templates.js';
-import { MAX_MEMORY, Threads, returnMemory, takeMemory } from './threads.js';
+import { MAX_MEMORY, MAX_MEMORY64, Threads, returnMemory, takeMemory } from './threads.js';
 
 /** @typedef {import('../base/protocol.js').Call} Call
  * @typedef {import('../base/protocol.js').Methods} Methods
@@ -54,11 +55,16 @@ class HostedEngine {
   #shared;
   /** The variant that runs. */
   module = '';
+  /** Whether its addresses have 64 bits. */
+  wide = false;
   /** How many bytes the engine's memory can have. */
   limit = MAX_MEMORY;
 
   /** @param {Platform} platform */
   constructor(platform) { this.#platform = platform; }
+
+  /** Whether another module could give it more memory: it has all that 32-bit addresses reach, and could use it. */
+  get canWiden() { return !this.wide && this.limit === MAX_MEMORY && (this.#engine?.keepsHeader ?? false); }
 
   get engine() {
     if (!this.#engine) throw new PlumbError('PLUMB_ERROR_STATE', 'the model is closed');
@@ -70,9 +76,10 @@ class HostedEngine {
   async create({ module, name, threads }, signal) {
     signal.throwIfAborted();
     this.module = name;
-    this.#shared = threads > 1 ? takeMemory() : undefined;
+    this.wide = addressesOf(module) !== undefined;
+    this.#shared = threads > 1 ? takeMemory(this.wide) : undefined;
     const { startThread } = this.#platform, memory = this.#shared?.memory;
-    this.limit = this.#shared?.limit ?? MAX_MEMORY;
+    this.limit = this.#shared?.limit ?? (this.wide ? MAX_MEMORY64 : MAX_MEMORY);
     const created = this.#engine = await Engine.create(module, memory);
     if (memory && startThread) {
       const setups = Array.from({ length: threads - 1 }, (_, i) =>
@@ -80,6 +87,21 @@ class HostedEngine {
       this.#threads = new Threads(startThread, setups);
     }
     return created;
+  }
+
+  /** Replaces the engine, which keeps its header, by one of another module that continues in its place.
+   * @param {Variant} variant @param {AbortSignal} signal @returns {Promise<Engine>} */
+  async replace(variant, signal) {
+    const before = new HostedEngine(this.#platform);
+    [before.#engine, before.#threads, before.#shared] = [this.#engine, this.#threads, this.#shared];
+    this.#engine = this.#threads = this.#shared = undefined;
+    try {
+      const next = await this.create(variant, signal);
+      before.engine.handOver(next);
+      return next;
+    } finally {
+      await before.free();
+    }
   }
 
   /** Lets the threads serve.  Must be called before a session is opened, because a session keeps the number of threads
@@ -391,9 +413,11 @@ const opening = (host, platform) => ({
       for (let pass = 1; ; pass++) {
         try {
           const engine = await hosted.create(variant, call.signal);
-          const enableThreads = () => hosted.enableThreads(variant);
-          return await preflight({ engine, memoryLimit: hosted.limit, enableThreads, variant, platform, call },
-            args);
+          const widen = async () => {
+            const wide = await wideVariant(call);
+            return wide && { engine: await hosted.replace(wide, call.signal), variant: wide };
+          };
+          return await preflight({ engine, hosted, widen, variant, platform, call }, args);
         } catch (thrown) {
           const error = hosted.asMemoryError(thrown);   // while there is an engine whose memory it can count
           if (!(error instanceof StartOver)) throw error;
@@ -469,22 +493,42 @@ async function copyParts(engine, parts, signal) {
   parts.meter.emit('ready');
 }
 
-/** Creates an engine and loads the model into it. @param {HostedEngine} hosted @param {Variant} variant
- * @param {Parts} parts @param {SessionArgs} args @param {Call} call */
-async function build(hosted, variant, parts, args, call) {
-  const engine = await hosted.create(variant, call.signal);
+/** The module with 64-bit addresses; undefined: this host has no such memories.
+ * @param {Call} call @returns {Promise<Variant | undefined>} */
+const wideVariant = call => call.pull('wide module');
+
+/** Creates an engine and loads the model into it. @param {HostedEngine} hosted @param {Variant} usual
+ * @param {Parts} parts @param {SessionArgs & {memory64?: boolean}} args @param {Call} call */
+async function build(hosted, usual, parts, args, call) {
+  let variant = args.memory64 ? await wideVariant(call) : usual;
+  if (!variant) {
+    throw new PlumbError('PLUMB_ERROR_UNSUPPORTED',
+      `memory64: this host has no memory with 64-bit addresses, ${HOSTS64}`);
+  }
+  let engine = await hosted.create(variant, call.signal);
+  engine.keepHeader();
   const { meter, warnings } = parts;
   let slice = performance.now();
   /** @type {ReturnType<Engine['metadata']> | undefined} */
-  let metadata, isSized = false;   // isSized: the sizes of all parts were known when makeRoom was last called
+  let metadata, isSized = false, lacksWide = false;   // isSized: all sizes were known when makeRoom was last called
+  // The engine knows only the tensors of the first file, so for several files it gets the size of all.
+  const isSplit = meter.sizes.length > 1;
   const makeRoom = () => {
     isSized = meter.total !== undefined;
-    // The engine knows only the tensors of the first file, so for several files it gets the size of all.
-    engine.checkRoom({ limit: hosted.limit, total: meter.sizes.length > 1 ? meter.total : 0 }, args);
+    engine.checkRoom({ limit: hosted.limit, total: isSplit ? meter.total : 0, lacksWide }, args);
     engine.reserve(meter.left ?? 0);
   };
-  for await (const _ of parts.read(engine)) {
+  for await (const _ of parts.read(following(() => engine))) {
     if (!metadata && engine.hasHeader) {   // the weights are still arriving
+      if (hosted.canWiden
+        && engine.needsWide({ limit: hosted.limit, total: isSplit ? meter.estimate : 0 }, args)) {
+        const wide = await wideVariant(call);
+        lacksWide = !wide;
+        engine.checkRoom({ limit: wide ? MAX_MEMORY64 : hosted.limit, lacksWide }, args);   // before it allocates
+        if (wide) engine = await hosted.replace(variant = wide, call.signal);
+      }
+      if (engine.refused) throw engine.refused;
+      engine.forgetHeader();
       engine.loadVocabulary();
       metadata = engine.metadata();
       makeRoom();
@@ -512,6 +556,19 @@ async function build(hosted, variant, parts, args, call) {
   meter.emit('ready');
   return { metadata, bosText: text(bos), eosText: text(eos), warnings };
 }
+
+/** A sink that passes all to the engine that there is. @param {() => Engine} engine
+ * @returns {import('../loader/source.js').Sink} */
+const following = engine => ({
+  begin: size => engine().begin(size),
+  fill: put => engine().fill(put),
+  write: chunk => engine().write(chunk),
+  digest: {
+    begin: () => engine().digest.begin(),
+    update: bytes => engine().digest.update(bytes),
+    end: () => engine().digest.end(),
+  },
+});
 
 /** What the user must know of the context, if anything. @param {Engine} engine @param {SessionArgs} args */
 function contextWarning(engine, args) {

@@ -1,11 +1,12 @@
 /* An instance of one of the modules in dist, and its memory.
  *
- * Pointers are numbers, 64-bit integers are BigInts.  A pointer that a function of the module returns arrives as a
- * signed integer; >>> 0 makes it an address.  Growing the memory detaches all views of it, or leaves them too short if
- * the memory is shared.  So no view is used after a call that may grow the memory; the getters u8 and view make a new
- * one if it has grown.  Many functions of hosts, such as those of TextDecoder, refuse views of shared memory.  They get
- * copies: slice() makes one that is not shared. */
+ * Pointers are numbers, 64-bit integers are BigInts.  A pointer that a function of the module returns may arrive as a
+ * signed integer; address() makes it an address.  Growing the memory detaches all views of it, or leaves them too short
+ * if the memory is shared.  So no view is used after a call that may grow the memory; the getters u8 and view make a
+ * new one if it has grown.  Many functions of hosts, such as those of TextDecoder, refuse views of shared memory.  They
+ * get copies: slice() makes one that is not shared. */
 import { PlumbError } from '../base/errors.js';
+import { addressesOf, exportsOf, imported } from './addresses.js';
 
 /** INITIAL_MEMORY of wasm/toolchain.mk, in pages. */
 export const INITIAL = 256;
@@ -23,6 +24,8 @@ export class Instance {
   /** The exports of the module, which are the C functions; null after Engine.free. @type {any} */
   c;
   memory;
+  /** Bytes of an address and of a size_t. */
+  word = 4;
   /** Pointer to OUT bytes for what C returns through pointers. */
   out;
   /** The present views of the memory.  Only the getters u8 and view use them, and replace them if it has grown. */
@@ -32,9 +35,11 @@ export class Instance {
   #scratch = { ptr: 0, size: 0 };
 
   /** @param {WebAssembly.Instance} instance
-   * @param {WebAssembly.Memory} [memory]  the shared memory of a module with threads */
-  constructor(instance, memory) {
-    this.c = instance.exports;
+   * @param {WebAssembly.Memory} [memory]  the shared memory of a module with threads
+   * @param {import('./addresses.js').Addresses} [addresses]  of a module with 64-bit addresses */
+  constructor(instance, memory, addresses) {
+    this.c = addresses ? exportsOf(instance.exports, addresses) : instance.exports;
+    this.word = addresses ? 8 : 4;
     this.memory = memory ?? /** @type {WebAssembly.Memory} */ (this.c.memory);
     this.c._initialize?.();
     this.out = this.malloc(OUT);
@@ -52,7 +57,7 @@ export class Instance {
 
   /** @param {number} n @returns {number} */
   malloc(n) {
-    const ptr = this.c.malloc(n) >>> 0;
+    const ptr = this.address(this.c.malloc(n));
     if (!ptr) throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${n} bytes`, { bytes: n });
     return ptr;
   }
@@ -67,13 +72,32 @@ export class Instance {
     return this.#scratch.ptr;
   }
 
-  /** The 32-bit word i of out. @param {number} i */
-  word(i) { return this.view.getUint32(this.out + 4 * i, true); }
+  /** What a function of the module has returned, as an address or a size. @param {number} value */
+  address(value) { return this.word === 4 ? value >>> 0 : value; }
+
+  /** The 32-bit integer at an address. @param {number} ptr */
+  uint32(ptr) { return this.view.getUint32(ptr, true); }
+
+  /** The address or size at an address. @param {number} ptr */
+  size(ptr) { return this.word === 4 ? this.uint32(ptr) : Number(this.view.getBigUint64(ptr, true)); }
+
+  /** @param {number} ptr @param {number} value  an address or a size, which is written there */
+  setSize(ptr, value) {
+    if (this.word === 4) this.view.setUint32(ptr, value, true);
+    else this.view.setBigUint64(ptr, BigInt(value), true);
+  }
+
+  /** The address or size that is word i of out. @param {number} i */
+  result(i) { return this.size(this.out + this.word * i); }
+
+  /** Grows the memory. @param {number} pages */
+  grow(pages) { this.memory.grow(/** @type {number} */ (this.word === 4 ? pages : BigInt(pages))); }
 
   /** The text of a C string; '' for NULL. @param {number} ptr */
   string(ptr) {
     if (!ptr) return '';
-    return decode(this.u8.slice(ptr >>> 0, this.u8.indexOf(0, ptr >>> 0)));
+    const start = this.address(ptr);
+    return decode(this.u8.slice(start, this.u8.indexOf(0, start)));
   }
 
   /** @param {number} ptr @param {number} n  bytes of UTF-8 @returns {string} */
@@ -122,11 +146,11 @@ export class Instance {
  * @param {Record<string, Function>} [own]  the functions of the module's caller, by name */
 export function importsOf(module, memory, own = {}) {
   /** @type {Record<string, Record<string, any>>} */
-  const imports = {};
+  const imports = {}, signatures = addressesOf(module)?.imports;
   for (const { module: from, name, kind } of WebAssembly.Module.imports(module)) {
     (imports[from] ??= {})[name] = kind === 'memory' ? memory
       : name === 'emscripten_notify_memory_growth' ? () => {}
-      : Object.hasOwn(own, name) ? own[name]
+      : Object.hasOwn(own, name) ? imported(own[name], signatures?.[name])
       : name === 'plumb_now' ? () => performance.now()
       : () => { throw new Error(`${from}.${name} was called`); };
   }

@@ -7,6 +7,8 @@ export const MODULES = {
   'plumb-mt': new URL('../dist/plumb-mt.wasm', import.meta.url),
   'plumb-relaxed': new URL('../dist/plumb-relaxed.wasm', import.meta.url),
   'plumb-mt-relaxed': new URL('../dist/plumb-mt-relaxed.wasm', import.meta.url),
+  'plumb-64': new URL('../dist/plumb-64.wasm', import.meta.url),   // if a model does not fit into the others
+  'plumb-mt-64': new URL('../dist/plumb-mt-64.wasm', import.meta.url),
   'plumb-grammar': new URL('../dist/plumb-grammar.wasm', import.meta.url),   // if a call has a grammar
   'plumb-template': new URL('../dist/plumb-template.wasm', import.meta.url),   // if a call has messages
   'plumb-trace': new URL('../dist/plumb-trace.wasm', import.meta.url),   // if a call traces

@@ -31,7 +31,8 @@ import { INITIAL, PAGE } from './instance.js';
  * @property {boolean} [fits]  whether a module can have that memory here; undefined if it is not supported
  * @property {number} threads  how many would compute; 1 if no session could be opened
  * @property {string} [threadsNote]  why there are fewer than requested
- * @property {string} module  the variant of the module that would compute, such as plumb-mt-relaxed
+ * @property {string} module  the variant of the module that would compute, such as plumb-mt-relaxed.  Those that end in
+ *   -64 have 64-bit addresses, for models that do not fit into 4 GiB; they compute the same, but take longer
  * @property {string} [moduleNote]  why it is not the fastest one, although this host can run that
  * @property {{decode?: number, prefill: number}} [speed]  expected tokens per second with these threads: decode for
  *   answers, prefill for prompts and texts to embed; undefined if it was not requested, or the model does not fit or is
@@ -46,7 +47,8 @@ import { INITIAL, PAGE } from './instance.js';
  *   exact to some pages of 64 KiB; otherwise it is estimated
  * @property {number} limit  the most that a module can have here.  If the model does not fit, this was tried out, and
  *   is what the system gave.  If it fits, nothing more is allocated to find out: with threads it is the address space
- *   that was reserved, with one thread the 4 GiB that a module can address; the system may have less than either
+ *   that was reserved, with one thread what the module can address: 4 GiB, or 16 GiB with 64-bit addresses; the
+ *   system may have less than either
  * @property {number} [device]  memory of this machine, if the host tells it; browsers never say more than 8 GiB */
 
 /** Bytes of the first request; each further request asks for as many as have arrived. */
@@ -54,22 +56,28 @@ const FIRST_BYTES = 1 << 16;
 /** MEASURE: milliseconds for which passes are timed.  PROMPT: the most tokens of a prompt that is timed. */
 const MEASURE = 500, PROMPT = 64;
 
+/** @typedef {object} Hosted  what holds the engine
+ * @property {number} limit  bytes that the memory of the engine may grow to
+ * @property {boolean} canWiden  whether another module could give it more memory
+ * @property {(variant: import('./variant.js').Variant) => Promise<string | undefined>} enableThreads  lets the threads
+ *   serve; resolves to the reason if they do not */
 /** @typedef {object} Work  what host.js provides
  * @property {import('./engine.js').Engine} engine  a new one
- * @property {number} memoryLimit  bytes that its memory may grow to
- * @property {() => Promise<string | undefined>} enableThreads  lets its threads serve; resolves to the reason if they
- *   do not
+ * @property {Hosted} hosted
+ * @property {() => Promise<Pick<Work, 'engine' | 'variant'> | undefined>} widen  replaces the engine by one with 64-bit
+ *   addresses that has read the same; undefined: this host has none
  * @property {import('./variant.js').Variant} variant  the module of the engine
  * @property {import('../loader/source.js').Platform} platform
  * @property {import('../base/protocol.js').Call} call */
 
-/** @typedef {{parts: import('../loader/source.js').Part[], measure: boolean, fetches?: boolean}
+/** @typedef {{parts: import('../loader/source.js').Part[], measure: boolean, fetches?: boolean, memory64?: boolean}
  *   & import('./engine.js').SessionArgs} PreflightArgs */
 
 /** @param {Work} work @param {PreflightArgs} args
  * @returns {Promise<Preflight>} */
 export async function preflight(work, args) {
-  const { engine, memoryLimit, enableThreads, variant, platform, call } = work;
+  const { hosted, widen, platform, call } = work;
+  let { engine, variant } = work;
   /** @type {Preflight} */
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1, module: variant.name,
     moduleNote: variant.slower };
@@ -78,9 +86,17 @@ export async function preflight(work, args) {
   const copy = { check: async () => {} };
   try {
     engine.headersOnly();
+    engine.keepHeader();
     await readHeaders(engine, args, plan, copy, platform, call);
     describe(engine, plan);
     await yieldToEventLoop();
+    const isLarge = args.memory64 || engine.needsWide({ limit: hosted.limit }, args);
+    const wide = hosted.canWiden && isLarge && await widen();
+    if (wide) {
+      ({ engine, variant } = wide);
+      plan.module = variant.name;
+    }
+    engine.forgetHeader();
     room = engine.rehearse();
     plan.supported = true;
   } catch (error) {
@@ -94,10 +110,10 @@ export async function preflight(work, args) {
     plan.problems.push({ code: error.code, message: error.message });
     return plan;
   }
-  plan.threadsNote = await enableThreads();
+  plan.threadsNote = await hosted.enableThreads(variant);
   call.signal.throwIfAborted();
   try {
-    planMemory(engine, plan, memoryLimit, room.fits, args);
+    planMemory(engine, plan, hosted.limit, room.fits, args);
   } catch (error) {
     if (!(error instanceof PlumbError) || error.code !== 'PLUMB_ERROR_UNSUPPORTED') throw error;
     plan.supported = false;   // kvType cannot store its heads
@@ -176,7 +192,7 @@ function describe(engine, plan) {
 /** Opens the session that a load would open, and fills in what it takes.  If it does not fit, the memory that a module
  * has from the start stands for `module` of the plan.
  * @param {import('./engine.js').Engine} engine @param {Preflight} plan
- * @param {number} memoryLimit  as in Work
+ * @param {number} memoryLimit  bytes that the engine's memory may grow to
  * @param {boolean} weightsFit  whether the engine has allocated memory for all weights @param {PreflightArgs} args */
 function planMemory(engine, plan, memoryLimit, weightsFit, args) {
   const { contextLength, kvType, snapshots } = args;

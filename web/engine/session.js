@@ -60,7 +60,7 @@ export class Session {
   /** A session that holds what this one holds, and shares it. @returns {Session} */
   fork() {
     this.#check(this.#engine.c.plumb_session_fork(this.#engine.out, this.pointer));
-    return this.#engine.addSession(this.#engine.word(0));
+    return this.#engine.addSession(this.#engine.result(0));
   }
 
   /** Whether the engine can feed both sessions at once. @param {Session} other */
@@ -110,7 +110,7 @@ export class Session {
 
   /** How many tokens the session and a prompt have in common at their start. @param {Int32Array} ids */
   common(ids) {
-    const ptr = this.#engine.c.plumb_session_tokens(this.pointer) >>> 0;
+    const ptr = this.#engine.address(this.#engine.c.plumb_session_tokens(this.pointer));
     const held = new Int32Array(this.#engine.memory.buffer, ptr, this.position);
     const differs = held.findIndex((id, i) => id !== ids[i]);
     return differs < 0 ? held.length : differs;
@@ -125,7 +125,7 @@ export class Session {
       this.#check(this.#engine.c.plumb_session_rewind(this.pointer, position));
       return new Int32Array(0);
     }
-    const ptr = this.#engine.c.plumb_session_tokens(this.pointer) >>> 0;
+    const ptr = this.#engine.address(this.#engine.c.plumb_session_tokens(this.pointer));
     const ids = new Int32Array(this.#engine.memory.buffer, ptr, position + 1).slice();
     return ids.subarray(this.reuse(ids), position);
   }
@@ -195,8 +195,9 @@ export class Session {
     const n = this.#engine.withIds(ids, at => this.#engine.withIds(texts.map(({ length }) => length), lengths =>
       Number(c.plumb_session_embed(session, at, lengths, texts.length, kind))));
     if (n < 0) this.#check(n);
-    let ptr = c.plumb_session_embedding(session, this.#engine.out, this.#engine.out + 4) >>> 0;
-    const length = this.#engine.word(1);
+    const { out } = this.#engine;
+    let ptr = this.#engine.address(c.plumb_session_embedding(session, out, out + 4));
+    const length = this.#engine.uint32(out + 4);
     const vectors = texts.slice(0, n).map(text => {
       const elements = (pooling === 'none' ? text.length : 1) * length;
       const vector = new Float32Array(this.#engine.memory.buffer, ptr, elements).slice();
@@ -209,13 +210,13 @@ export class Session {
   /** A copy of the logits after the last token that was fed. @returns {Float32Array<ArrayBuffer>} */
   logits() {
     const n = this.#engine.c.plumb_model_n_vocab(this.#engine.model);
-    const ptr = this.#engine.c.plumb_session_logits(this.pointer) >>> 0;
+    const ptr = this.#engine.address(this.#engine.c.plumb_session_logits(this.pointer));
     return new Float32Array(/** @type {ArrayBuffer} */ (this.#engine.memory.buffer), ptr, n).slice();
   }
 
   /** The log-probabilities of tokens, by the logits after the last token that was fed. @param {number[]} ids */
   logprobs(ids) {
-    const { c, out } = this.#engine, logits = c.plumb_session_logits(this.pointer) >>> 0;
+    const { c, out } = this.#engine, logits = this.#engine.address(c.plumb_session_logits(this.pointer));
     const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#engine.model), 0, out);
     return ids.map(id => this.#logprob(logits, id, logSum));
   }
@@ -231,7 +232,7 @@ export class Session {
    * @param {Uint8Array} [allowed]  the set of tokens that a grammar allowed, if there is one
    * @returns {GeneratedToken} */
   describeToken(id, n, allowed) {
-    const c = this.#engine.c, logits = c.plumb_session_logits(this.pointer) >>> 0;
+    const c = this.#engine.c, logits = this.#engine.address(c.plumb_session_logits(this.pointer));
     const logSum = c.plumb_logits_top(logits, c.plumb_model_n_vocab(this.#engine.model), n, this.#engine.out);
     const ids = Array.from({ length: n }, (_, i) => this.#engine.view.getInt32(this.#engine.out + 4 * i, true));
     const describe = (/** @type {number} */ id) => {
@@ -270,12 +271,14 @@ export class Session {
   /** Makes the session use these adapters.  It forgets its tokens, unless they are the same as before.
    * @param {AdapterUse[]} uses */
   setAdapters(uses) {
-    this.#engine.withBytes(16 * uses.length, ptr => {
+    const { word } = this.#engine, bytes = word === 4 ? 16 : 24;   // of a plumb_adapter_use
+    this.#engine.withBytes(bytes * uses.length, ptr => {
       uses.forEach(({ pointer, scale, layers: [first, last] = [0, 2 ** 32 - 1] }, i) => {
-        this.#engine.view.setUint32(ptr + 16 * i, pointer, true);
-        this.#engine.view.setFloat32(ptr + 16 * i + 4, scale, true);
-        this.#engine.view.setUint32(ptr + 16 * i + 8, first, true);
-        this.#engine.view.setUint32(ptr + 16 * i + 12, Math.min(last, 2 ** 32 - 1), true);
+        const use = ptr + bytes * i + word;   // behind the address
+        this.#engine.setSize(use - word, pointer);
+        this.#engine.view.setFloat32(use, scale, true);
+        this.#engine.view.setUint32(use + 4, first, true);
+        this.#engine.view.setUint32(use + 8, Math.min(last, 2 ** 32 - 1), true);
       });
       this.#check(this.#engine.c.plumb_session_set_adapters(this.pointer, ptr, uses.length));
     });
@@ -311,7 +314,7 @@ export class Session {
     const c = this.#engine.c;
     c.plumb_wasm_taps(this.pointer, this.#engine.out, this.#engine.out + 4);
     return {
-      order: this.#engine.word(0), hasOutputNorms: this.#engine.u8[this.#engine.out + 4] !== 0,
+      order: this.#engine.uint32(this.#engine.out), hasOutputNorms: this.#engine.u8[this.#engine.out + 4] !== 0,
       kernels: this.#engine.string(c.plumb_session_kernels(this.pointer)),
       precision: PRECISIONS[c.plumb_session_precision(this.pointer)], layers: this.#engine.modelInfo().layers,
       vocabulary: c.plumb_model_n_vocab(this.#engine.model), bos: c.plumb_token_bos(this.#engine.model),

@@ -69,7 +69,7 @@ export class Template extends Instance {
     return this.withText(json, (chars, length) => {
       const n = Number(this.c.plumb_wasm_template_render(this.#template, chars, length, true, seconds, this.out));
       if (n < 0) throw this.error(n, this.string(this.c.plumb_wasm_template_error(this.#template)));
-      const text = this.word(0), marks = text + n + 1;
+      const text = this.result(0), marks = text + n + 1;
       const prompt = { text: this.u8.slice(text, text + n), marks: this.u8.slice(marks, marks + n) };
       this.c.free(text);
       return prompt;

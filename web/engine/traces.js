@@ -108,7 +108,7 @@ export class Traces extends Instance {
 
   /** The document that plumb_wasm_trace_json has left in out. */
   #json() {
-    const [bytes, length] = [this.word(0), this.word(1)];
+    const [bytes, length] = [this.result(0), this.result(1)];
     if (!bytes) throw new PlumbError('PLUMB_ERROR_MEMORY', 'no memory for the trace as JSON');
     try {
       return JSON.parse(decode(this.u8.slice(bytes, bytes + length)));

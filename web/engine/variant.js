@@ -1,7 +1,11 @@
-/* Chooses one of the four modules for this host: plumb, plumb-mt, plumb-relaxed or plumb-mt-relaxed.  mt: with threads
- * and a shared memory; relaxed: with kernels that use relaxed SIMD, which are faster and give the same results. */
+/* Chooses one of the modules for this host: plumb, plumb-mt, plumb-relaxed or plumb-mt-relaxed.  mt: with threads and a
+ * shared memory; relaxed: with kernels that use relaxed SIMD, which are faster and give the same results.  A model that
+ * does not fit into their 4 GiB gets plumb-64 or plumb-mt-64, which have 64-bit addresses and relaxed SIMD.  They give
+ * the same results, too, but take longer, since each access of the memory has more to check. */
 
 import { reasonOf } from '../base/errors.js';
+import { hasAddresses64 } from './addresses.js';
+import { MAX_MEMORY, MAX_MEMORY64 } from './threads.js';
 
 /** @typedef {object} Machine  what the choice depends on
  * @property {(name: string) => Promise<WebAssembly.Module>} compile  compiles dist/NAME.wasm
@@ -23,20 +27,39 @@ const AUTO_THREADS = 8;
 /** @param {Machine} machine @param {number | 'auto'} requested  threads
  * @param {boolean} worker  whether the engine runs in a worker of its own
  * @returns {Promise<Variant>} */
-export async function choose({ compile, processors = 1, singleThreadReason, startThread }, requested, worker) {
-  const wanted = requested === 'auto' ? Math.min(processors, AUTO_THREADS) : requested;
-  const reason = singleThreadReason?.(worker);
-  const threads = reason || !startThread ? 1 : wanted;
-  const note = wanted > threads ? reason : undefined;
-  const name = threads > 1 ? 'plumb-mt' : 'plumb';
-  if (!hasRelaxedDot()) return { module: await compile(name), name, threads, note };
+export async function choose(machine, requested, worker) {
+  const { compile } = machine, how = threadsFor(machine, requested, worker);
+  const name = how.threads > 1 ? 'plumb-mt' : 'plumb';
+  if (!hasRelaxedDot()) return { module: await compile(name), name, ...how };
   const relaxed = `${name}-relaxed`;
   try {
-    return { module: await compile(relaxed), name: relaxed, threads, note };
+    return { module: await compile(relaxed), name: relaxed, ...how };
   } catch (error) {
     const module = await compile(name);
-    return { module, name, threads, note, slower: `${name} runs instead of ${relaxed}: ${reasonOf(error)}` };
+    return { module, name, ...how, slower: `${name} runs instead of ${relaxed}: ${reasonOf(error)}` };
   }
+}
+
+/** As choose, for a model that does not fit into 4 GiB.  undefined: this host has no such memories.
+ * @param {Machine} machine @param {number | 'auto'} requested @param {boolean} worker
+ * @returns {Promise<Variant | undefined>} */
+export async function chooseWide(machine, requested, worker) {
+  if (!hasWide()) return undefined;
+  const how = threadsFor(machine, requested, worker), name = how.threads > 1 ? 'plumb-mt-64' : 'plumb-64';
+  return { module: await machine.compile(name), name, ...how };
+}
+
+/** Whether this host has what the modules with 64-bit addresses need. */
+export const hasWide = () => hasAddresses64() && hasRelaxedDot();
+
+/** The most bytes that the memory of a module can have on this host. */
+export const memoryLimit = () => hasWide() ? MAX_MEMORY64 : MAX_MEMORY;
+
+/** @param {Machine} machine @param {number | 'auto'} requested @param {boolean} worker */
+function threadsFor({ processors = 1, singleThreadReason, startThread }, requested, worker) {
+  const wanted = requested === 'auto' ? Math.min(processors, AUTO_THREADS) : requested;
+  const reason = singleThreadReason?.(worker), threads = reason || !startThread ? 1 : wanted;
+  return { threads, note: wanted > threads ? reason : undefined };
 }
 
 /** Whether this host has relaxed SIMD whose dot product is correct; the baseline compiler in Node 20 computes a wrong

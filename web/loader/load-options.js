@@ -27,6 +27,9 @@
  *   nothing is likely to be repeated, it writes the tokens that are computed at once.  It takes its memory, and reads
  *   each prompt too, so it pays where passes of several tokens are cheap: the engine measures that.
  *   PLUMB_ERROR_ARGUMENT: its vocabulary is another one
+ * @property {boolean} [memory64]  true: the module with 64-bit addresses is used, although the model fits into the 4
+ *   GiB of the others, so that adapters and sessions can fill up to 16 GiB; default: only if the model needs it.  It
+ *   computes the same, but takes longer.  PLUMB_ERROR_UNSUPPORTED if the host has no such memories
  * @property {boolean} [reserve]  whether the memory of the whole context is taken by the load, which is the default.
  *   false: it grows with the tokens that the model's session holds, for models that are used by chats and sessions,
  *   whose memory always grows

@@ -39,6 +39,12 @@ export class Meter {
 
   get total() { return sum(this.sizes); }
 
+  /** The total, as far as it can be guessed: parts of unknown size count as those of known size do on average. */
+  get estimate() {
+    const known = this.sizes.filter(size => size !== undefined);
+    return known.length === 0 ? 0 : known.reduce((all, size) => all + size, 0) * this.sizes.length / known.length;
+  }
+
   /** Bytes still to come, or undefined while a size is unknown. */
   get left() { return this.total === undefined ? undefined : this.total - this.#bytes; }
 

@@ -20,8 +20,8 @@ import { describe } from './source.js';
  *   cache?: import('./download.js').CacheMode,
  *   origin?: string,
  *   isAdapter?: boolean,
- *   fits?: (parts: import('./source.js').Described[], bytes: number) => Promise<boolean>}} ResolveOptions  fits:
- *   whether this machine has memory for a model */
+ *   fits?: (parts: import('./source.js').Described[], bytes: number, wide: boolean) => Promise<boolean>}}
+ *   ResolveOptions  fits: whether this machine has memory for a model; wide: although it needs 64-bit addresses */
 /** @typedef {{parts: import('./source.js').Described[], sha256?: (string | undefined)[], hub?: HubName}} Resolved
  *   sha256: of each part, as the hub states it */
 
@@ -74,10 +74,13 @@ export async function resolve(source, places, options = {}) {
     });
   if (!files && found) return { parts: described(found[0]), hub: name };
   const all = candidates(name, modelsAmong(files ?? []), isAdapter);
-  for (const one of all) {
-    const parts = described(one);
-    if (!isNamed && !isAdapter && !await fits(parts, one.size)) continue;
-    return { parts, hub: name, sha256: one.parts.map(({ sha256 }) => sha256) };
+  // A file that needs 64-bit addresses is slower, so it is taken only if there is no other.
+  for (const wide of [false, true]) {
+    for (const one of all) {
+      const parts = described(one);
+      if (!isNamed && !isAdapter && !await fits(parts, one.size, wide)) continue;
+      return { parts, hub: name, sha256: one.parts.map(({ sha256 }) => sha256) };
+    }
   }
   const { path, size } = all.reduce((least, one) => one.size < least.size ? one : least);
   throw new PlumbError('PLUMB_ERROR_MEMORY', `${shownName(name)}: there is no memory here for any file: the smallest, ${

@@ -12,7 +12,8 @@ const WANTED = [
   /^(chat|examples)\/.+$/, /^dist\/[^/]+\.wasm$/, /^dist\/vendor\/.*(?<!\.d)\.m?js$/,
 ];
 /** Files that the service worker keeps only once a page has needed them. */
-const LATER = /^(dist\/vendor\/(katex|highlightjs-cdn-assets|pdfjs)|examples\/diagnose\/samples)\//;
+const LATER =
+  /^(dist\/(vendor\/(katex|highlightjs-cdn-assets|pdfjs)\/|plumb-(mt-)?64\.wasm$)|examples\/diagnose\/samples\/)/;
 /** @param {string} path */
 const isWanted = path => WANTED.some(pattern => pattern.test(path));
 

@@ -754,7 +754,8 @@ static plumb_status data_window(struct gguf *g, uint8_t **data, size_t *len) {
     }
     if ((size_t)g->data_bytes != g->data_bytes)   /* better now than after a download of 4 GB */
         return error_set(&g->error, PLUMB_ERROR_MEMORY, "the tensors have %" PRIu64 " bytes, but only %zu can be "
-                         "addressed here: choose a smaller model, or one with fewer bits per weight",
+                         "addressed here: choose a smaller model, one with fewer bits per weight, or a program with "
+                         "64-bit addresses",
                          g->data_bytes, (size_t)SIZE_MAX);
     if (t->n_received == g->data_capacity) {
         /* Allocates all of it at once if the file is known to be large enough. */

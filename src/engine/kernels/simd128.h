@@ -61,18 +61,19 @@ enum relaxed_bytes kernels_relaxed_bytes(void);
 #include <wasm_simd128.h>
 
 /* Loads 16 bits from p + each 32-bit lane of `at`, to the low half of that lane; the high half is 0.  base is
- * GATHER_BASE(p): WebAssembly adds it to all lanes at once. */
+ * GATHER_BASE(p): WebAssembly adds it to all lanes at once.  p is a table of static data, whose addresses have 32 bits
+ * in 64-bit memories too. */
 #define GATHER_BASE(p) wasm_i32x4_splat((int32_t)(uintptr_t)(p))
 static inline v128_t gather16(const void *p, v128_t base, v128_t at) {
     uint32_t addresses[4];   /* loads of stored lanes take fewer cycles than extracting them */
     v128_t v = wasm_i32x4_splat(0);
     wasm_v128_store(addresses, wasm_i32x4_add(base, at));
     __asm__ volatile("" : "+m"(addresses));
-    v = wasm_v128_load16_lane((const void *)addresses[0], v, 0);
-    v = wasm_v128_load16_lane((const void *)addresses[1], v, 2);
-    v = wasm_v128_load16_lane((const void *)addresses[2], v, 4);
+    v = wasm_v128_load16_lane((const void *)(uintptr_t)addresses[0], v, 0);
+    v = wasm_v128_load16_lane((const void *)(uintptr_t)addresses[1], v, 2);
+    v = wasm_v128_load16_lane((const void *)(uintptr_t)addresses[2], v, 4);
     (void)p;
-    return wasm_v128_load16_lane((const void *)addresses[3], v, 6);
+    return wasm_v128_load16_lane((const void *)(uintptr_t)addresses[3], v, 6);
 }
 
 #elif defined(__SSE4_1__)

@@ -1,5 +1,5 @@
 /* The list of more models in the dialog of models: the catalogue with its filters, and search in the hub. */
-import { MAX_MEMORY } from '../../engine/threads.js';
+import { memoryLimit } from '../../engine/variant.js';
 import { deviceMemory } from '../../engine/preflight.js';
 import { HUB } from '../../loader/hub.js';
 import { chosenOf, searchHub } from '../../loader/hub-search.js';
@@ -17,7 +17,7 @@ import { keptRate } from './rate.js';
 /** How much of the memory that the browser tells a model may take. */
 const OF_MEMORY = 0.8;
 /** The most memory that a model can have here. */
-const limit = Math.min(MAX_MEMORY, (deviceMemory() ?? Infinity) * OF_MEMORY);
+const limit = Math.min(memoryLimit(), (deviceMemory() ?? Infinity) * OF_MEMORY);
 /** The most bytes of a file on the hub that fits, as the memory of a conversation comes to it. */
 const LARGEST = limit * 0.8;
 /** Milliseconds that the hub has to say how large a model is. */
