@@ -1,12 +1,13 @@
 /**
  * `node tests/bench/speculation.mjs [--model MODEL] [--threads 1,2] [--kinds edit,copy,chat] [--rounds N] [--tokens N]
- * [--temperature T]`: how much faster answers are decoded when tokens are computed ahead (`speculate`).
+ * [--temperature T] [--cpu]`: how much faster answers are decoded when tokens are computed ahead (`speculate`).
  *
  * Three kinds of answers: a file with a change, which repeats most of its prompt; a text that is copied; and chat,
  * whose answers repeat little.  Each answer is decoded without and with speculation in turn, and must have the same
  * text.  Its time is the median of its rounds.  A ratio is the time without speculation by the time with it, of all
  * answers of a kind together; the table also has the worst and the best ratio of one answer, and what became of the
- * drafts.
+ * drafts.  --cpu counts the time of the processor instead of that of the clock, of one thread, for a machine on which
+ * other programs run.
  */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -19,7 +20,7 @@ const { values } = parseArgs({ options: {
     import.meta.url)) },
   threads: { type: 'string', default: '1,2' }, kinds: { type: 'string', default: 'edit,copy,chat' },
   rounds: { type: 'string', default: '3' }, tokens: { type: 'string', default: '200' },
-  temperature: { type: 'string', default: '0' },
+  temperature: { type: 'string', default: '0' }, cpu: { type: 'boolean', default: false },
 } });
 
 const file = (/** @type {string} */ path) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
@@ -52,12 +53,19 @@ const rounds = Number(values.rounds);
 console.log('| threads | answers | tokens | speculation, times as fast | worst | best | drafted | accepted |\n'
   + '| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |');
 for (const threads of values.threads.split(',').map(Number)) {
-  const model = await Plumb.load(values.model, { threads, contextLength: 4096 });
+  const model = await Plumb.load(values.model, { threads, contextLength: 4096, worker: !values.cpu });
   /** @param {string} prompt @param {'lookup' | false} speculate */
   const answer = async (prompt, speculate) => {
-    const text = await model.generate([{ role: 'user', content: prompt }],
-      { speculate, temperature: Number(values.temperature), seed: 1, maxTokens: Number(values.tokens) });
-    return { text, .../** @type {import('../../web/index.js').Stats} */ (model.lastStats) };
+    let used = process.cpuUsage(), isFirst = true;
+    const text = await model.generate([{ role: 'user', content: prompt }], {
+      speculate, temperature: Number(values.temperature), seed: 1, maxTokens: Number(values.tokens),
+      onToken() {
+        if (isFirst) used = process.cpuUsage();
+        isFirst = false;
+      },
+    });
+    const stats = /** @type {import('../../web/index.js').Stats} */ (model.lastStats);
+    return { text, ...stats, seconds: values.cpu ? process.cpuUsage(used).user * 1e-6 : stats.decodeSeconds };
   };
   await answer('Count to thirty.', false);   // the module's fast code
   for (const kind of values.kinds.split(',')) {
@@ -71,14 +79,14 @@ for (const threads of values.threads.split(',').map(Number)) {
         const other = await answer(prompt, isFirst ? 'lookup' : false);
         const [plain, ahead] = isFirst ? [one, other] : [other, one];
         if (plain.text !== ahead.text) throw new Error(`other text:\n${plain.text}\n----\n${ahead.text}`);
-        times[i].plain.push(plain.decodeSeconds);
-        times[i].ahead.push(ahead.decodeSeconds);
+        times[i].plain.push(plain.seconds);
+        times[i].ahead.push(ahead.seconds);
         tokens += plain.tokens;
         drafted += ahead.draftedTokens;
         accepted += ahead.acceptedTokens;
         if (process.env.VERBOSE) {
-          console.log(kind, i, plain.tokens, (plain.decodeSeconds / ahead.decodeSeconds).toFixed(2),
-            ahead.draftedTokens, ahead.acceptedTokens, (1000 * plain.decodeSeconds / plain.tokens).toFixed(1));
+          console.log(kind, i, plain.tokens, (plain.seconds / ahead.seconds).toFixed(2), ahead.draftedTokens,
+            ahead.acceptedTokens, (1000 * plain.seconds / plain.tokens).toFixed(1));
         }
       }
     }
