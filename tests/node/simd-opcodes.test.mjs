@@ -64,19 +64,18 @@ for (const file of variants) {
 
 for (const file of [...variants, ...wide]) {
   const text = textOf(file), threads = file.includes('-mt'), is64 = wide.includes(file);
-  const clock = is64 || file.includes('-relaxed');   // it measures whether its 8-bit products are faster
   const most = is64 ? 555 : 480;   // larger constants, and all addresses are widened
 
   test(`module: ${file} is a download of at most ${most} kB`, () => {
     assert.ok(statSync(file).size <= 1000 * most, `${statSync(file).size} bytes`);
   });
 
-  const needs = [threads && 'a shared memory', clock && 'a clock', !is64 && 'the news that memory grew',
+  const needs = [threads && 'a shared memory', 'a clock', !is64 && 'the news that memory grew',
     'a reader of taps', 'a reader and a writer of sessions'].filter(Boolean);
   test(`module: ${file} imports only ${needs.join(', ')}`, () => {
     const imports = [...text.matchAll(/^  \(import "(\w+)" "(\w+)" \((\w+)/gm)].map(([, ...what]) => what.join(' '));
     assert.deepEqual(imports.sort(), [...is64 ? [] : ['env emscripten_notify_memory_growth func'],
-      ...threads ? ['env memory memory'] : [], ...clock ? ['env plumb_now func'] : [], 'env plumb_on_read func',
+      ...threads ? ['env memory memory'] : [], 'env plumb_now func', 'env plumb_on_read func',
       'env plumb_on_tap func', 'env plumb_on_write func']);
     // The numbers of web/engine/threads.js.
     const limits = is64 ? 'i64 256 262144' : '256 65535';
