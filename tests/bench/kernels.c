@@ -10,10 +10,12 @@
  *   simd128 exact16    activations of 16 bits, dots of 16 bits
  *   relaxed exact16    activations of 16 bits as two bytes, two relaxed dots: half the ceiling of relaxed dots
  *   relaxed fast8      activations of 8 bits, one relaxed dot
+ *   pairs fast8        the same, two products added in 16 bits
  *
  * GMAC/s: 10^9 multiply-adds per second.  GB/s: packed weights read per second.  From memory the ceiling is the lower
  * one of arithmetic and memory.  Best of 30 runs of at least 2 ms.  Arguments: names of the types to measure, all if
- * there are none; or "memory": only the GB/s of two seconds of reading, to be run by several programs at once. */
+ * there are none; or "memory": only the GB/s of two seconds of reading, to be run by several programs at once; or
+ * "passes" and names: what passes of several tokens cost, times that of one, with weights in the cache. */
 #include "kernels/kernels.h"
 
 #include <stdio.h>
@@ -186,23 +188,50 @@ static double gmac(struct product *p, const struct matrix *w, uint32_t n_token) 
     return rate(multiply, p) * w->n_out * (double)N_IN * n_token * 1e-9;
 }
 
-enum { N_TABLE = 3 };
+enum { N_TABLE = 4 };
 static const struct { enum kernels_isa isa; plumb_precision precision; const char *name; } tables[N_TABLE] = {
     { KERNELS_SIMD128, PLUMB_PRECISION_EXACT16, "simd128 exact16" },
     { KERNELS_RELAXED, PLUMB_PRECISION_EXACT16, "relaxed exact16" },
     { KERNELS_RELAXED, PLUMB_PRECISION_FAST8, "relaxed fast8" },
+    { KERNELS_PAIRS, PLUMB_PRECISION_FAST8, "pairs fast8" },
 };
 
+/* Prints what passes of several tokens cost, times that of one token: the best of 1,000 rounds, in which they take
+ * turns. */
+static void print_passes(struct product *p, const struct matrix *w) {
+    static const uint32_t counts[] = { 1, 2, 3, 4, 6, 8, 16 };
+    enum { N_COUNT = sizeof counts / sizeof *counts };
+    double best[N_COUNT] = { 0 };
+    p->w = *w;
+    for (int round = 0; round < 1000; round++) {
+        for (int i = 0; i < N_COUNT; i++) {
+            p->a.n_token = counts[i];
+            double start = now();
+            multiply(p);
+            double seconds = now() - start;
+            if (round == 0 || seconds < best[i]) best[i] = seconds;
+        }
+    }
+    for (int i = 1; i < N_COUNT; i++) printf(" %u: %.2f", counts[i], best[i] / best[0]);
+    printf("\n");
+    fflush(stdout);
+}
+
 /* Prints one line for each table that differs for this type; false when out of memory. */
-static bool measure_type(uint32_t type, struct product products[N_TABLE], const struct ceilings *c) {
+static bool measure_type(uint32_t type, struct product products[N_TABLE], const struct ceilings *c, bool passes) {
     bool is_integer = quant_traits(type)->group > 0;
-    const double tops[N_TABLE] = { is_integer ? c->dots16 : c->f32, c->dots8 / 2, c->dots8 };
+    const double tops[N_TABLE] = { is_integer ? c->dots16 : c->f32, c->dots8 / 2, c->dots8, c->dots8 };
     bool fast8 = kernels_max_code(PLUMB_PRECISION_FAST8, type) == MAX_CODE_8;
-    int n_table = !products[1].k.bytes[1].dot[type] ? 1 : fast8 ? N_TABLE : N_TABLE - 1;
+    int n_table = !products[1].k.bytes[1].dot[type] ? 1 : fast8 ? N_TABLE : 3;
     static uint8_t scratch[REPACK_ROWS * N_IN * sizeof(float)];
     struct matrix small = { 0 }, large = { 0 };
     bool ok = make_matrix(&small, type, N_OUT, scratch) && make_matrix(&large, type, N_OUT_LARGE, scratch);
     for (int i = 0; ok && i < n_table; i++) {
+        if (passes) {
+            printf("%-7s %-16s", i == 0 ? quant_traits(type)->name : "", tables[i].name);
+            print_passes(&products[i], &small);
+            continue;
+        }
         double bytes_per_weight = (double)small.row_bytes / (double)N_IN, top = tops[i];
         double top_large = top < c->memory / bytes_per_weight ? top : c->memory / bytes_per_weight;
         double one = gmac(&products[i], &small, 1), far = gmac(&products[i], &large, 1);
@@ -225,11 +254,12 @@ static const uint32_t types[] = { QUANT_Q4_0, QUANT_Q4_1, QUANT_Q5_0, QUANT_Q5_1
 enum { N_TYPE = sizeof types / sizeof *types };
 
 int main(int argc, char **argv) {
-    static float x[N_TOKEN * N_IN], y[N_OUT_LARGE];   /* one token times the large matrix is the most */
+    static float x[N_TOKEN * N_IN], y[N_OUT_LARGE * 16];   /* 16 tokens times the large matrix are the most */
     static struct product products[N_TABLE];
     bool wanted[N_TYPE] = { false };
     if (argc == 2 && strcmp(argv[1], "memory") == 0) return print_memory() ? 0 : 1;
-    for (int i = 1; i < argc; i++) {
+    bool passes = argc > 1 && strcmp(argv[1], "passes") == 0;
+    for (int i = 1 + passes; i < argc; i++) {
         int t = 0;
         while (t < N_TYPE && strcmp(quant_traits(types[t])->name, argv[i]) != 0) t++;
         if (t == N_TYPE) {
@@ -256,11 +286,12 @@ int main(int argc, char **argv) {
     printf("Ceilings: 16-bit dots %.1f, f32 %.1f", c.dots16, c.f32);
     if (c.dots8 > 0) printf(", relaxed 8-bit dots %.1f", c.dots8);
     printf(" GMAC/s; memory %.1f GB/s\n\n", c.memory);
-    printf("%-24s %19s %29s %21s\n", "", "decode, in cache", "decode, from memory", "prefill of 64");
-    printf("%-7s %-16s %8s %10s %10s %7s %10s %10s %10s\n", "type", "kernels", "GMAC/s", "of ceiling", "GMAC/s", "GB/s",
-           "of ceiling", "GMAC/s", "of ceiling");
+    if (passes) printf("Cost of passes of several tokens, times that of one, weights in the cache\n\n");
+    else printf("%-24s %19s %29s %21s\n", "", "decode, in cache", "decode, from memory", "prefill of 64");
+    if (!passes) printf("%-7s %-16s %8s %10s %10s %7s %10s %10s %10s\n", "type", "kernels", "GMAC/s", "of ceiling",
+                        "GMAC/s", "GB/s", "of ceiling", "GMAC/s", "of ceiling");
     for (int t = 0; t < N_TYPE; t++) {
-        if ((argc < 2 || wanted[t]) && !measure_type(types[t], products, &c)) goto no_memory;
+        if ((argc < 2 + passes || wanted[t]) && !measure_type(types[t], products, &c, passes)) goto no_memory;
     }
     return 0;
 no_memory:

@@ -12,6 +12,7 @@ import wabt from 'wabt';
 const features = { simd: true, bulk_memory: true, sign_extension: true, mutable_globals: true, sat_float_to_int: true,
   threads: true, relaxed_simd: true };
 const DOT = 'i32x4.dot_i16x8_s', RELAXED_DOT = 'i32x4.relaxed_dot_i8x16_i7x16_add_s';
+const PAIRS = 'i16x8.relaxed_dot_i8x16_i7x16_s';
 const BLOCKS = ['mxfp4', 'q4_0', 'q4_1', 'q5_0', 'q5_1'], SUPERBLOCKS = ['q4_K', 'q5_K', 'q6_K'];
 /** The types without relaxed 8-bit dots. */
 const MORE_BLOCKS = ['iq4_nl', 'q8_0'], MORE_SUPERBLOCKS = ['iq4_xs', 'nvfp4', 'q2_K', 'q3_K'];
@@ -64,7 +65,12 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
       opcodes.filter((opcode) => opcode.includes('relaxed')).map((opcode) => `${opcode} ${name}`));
     if (!relaxed) return assert.deepEqual(found, []);
     const others = found.filter((one) => !SWIZZLES.test(one));
-    assert.deepEqual(others.filter((one) => !one.startsWith(RELAXED_DOT) || !/__relaxed(8|16)$/.test(one)), []);
+    assert.deepEqual(others.filter((one) => !one.endsWith('__pairs8') || !one.startsWith(PAIRS))
+      .filter((one) => !one.startsWith(RELAXED_DOT) || !/__relaxed(8|16)$/.test(one)), []);
+    // Pairs of products: the same numbers, but there is no dot of groups of 16, and three of panels.
+    assert.deepEqual(countOf(functions, /^(q[458]_\d|mxfp4|panel)_dot(_x4)?__pairs8$/, PAIRS), {
+      ...expected(BLOCKS, 'pairs8', 16), panel_dot_x4__pairs8: 192 });
+    checkSuperblocks(countOf(functions, /^q\d_K\w*_dot__pairs8$/, PAIRS), ['q4_K', 'q5_K'], 'pairs8');
     assert.deepEqual(countOf(functions, /^(q[458]_\d|mxfp4|bytes)_dot(_x4)?__relaxed8$/, RELAXED_DOT), {
       ...expected(BLOCKS, 'relaxed8', 16), bytes_dot__relaxed8: 8, bytes_dot_x4__relaxed8: 32 });
     // Groups of 32 and of 16: 16 dots for each 8 codes of 2 tokens.
@@ -77,7 +83,7 @@ for (const module of ['plumb', 'plumb-mt', 'plumb-relaxed', 'plumb-mt-relaxed'])
   });
 
   test(`${module}: every kernel named after an instruction set uses it`, () => {
-    const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16)$/.test(name)
+    const kernels = [...functions].filter(([name]) => /__(simd128|relaxed8|relaxed16|pairs8)$/.test(name)
       && !CALLERS.test(name));
     assert.ok(kernels.length >= (relaxed ? 60 : 40), `${kernels.length} kernels`);
     // The minimum is two splats, a sum, a product and an extracted lane.

@@ -186,9 +186,9 @@ static const struct charset *property_set(struct parser *p, const struct propert
         spans_add(&s, row->spans[i] >> 8, (row->spans[i] >> 8) + (row->spans[i] & 0xff));
     }
     for (uint32_t i = 0; i < unicode_ranges_count && !row->spans; i++) {
-        if ((unicode_ranges[i] & 0xff) != row->class) continue;
-        uint32_t last = i + 1 < unicode_ranges_count ? (unicode_ranges[i + 1] >> 8) - 1 : 0x10ffff;
-        spans_add(&s, unicode_ranges[i] >> 8, last);
+        if (unicode_range(i).class != row->class) continue;
+        uint32_t last = i + 1 < unicode_ranges_count ? unicode_range(i + 1).first - 1 : 0x10ffff;
+        spans_add(&s, unicode_range(i).first, last);
     }
     if (row->class == SEPARATORS) add_spaces(&s, ' ');
     if (row->class == ANY || row->class == ASCII) spans_add(&s, 0, row->class == ANY ? 0x10ffff : 0x7f);

@@ -87,9 +87,9 @@ static uint32_t upper_of(struct render *r, uint32_t cp) {
     if (cp < 0x80) return cp >= 'a' && cp <= 'z' ? cp - 'a' + 'A' : cp;
     if (!render_work(r, unicode_lowers_count / 8)) return cp;
     for (uint32_t i = 0; i < unicode_lowers_count; i++) {
-        uint32_t upper = (uint32_t)((int64_t)cp - unicode_lowers[i].value);
-        uint32_t at = upper - (unicode_lowers[i].first >> 8), n = unicode_lowers[i].first & 127;
-        bool is_near = upper >= unicode_lowers[i].first >> 8 && at < 2 * n;
+        uint32_t upper = (uint32_t)((int64_t)cp - unicode_value(&unicode_lowers[i]));
+        uint32_t key = unicode_key(&unicode_lowers[i]), at = upper - (key >> 8), n = key & 127;
+        bool is_near = upper >= key >> 8 && at < 2 * n;
         if (is_near && upper > 0x7f && upper != cp && unicode_lower(upper) == cp) return upper;
     }
     return cp;

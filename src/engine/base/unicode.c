@@ -5,10 +5,10 @@ enum unicode_class unicode_class_of(uint32_t cp) {
     uint32_t low = 0, high = unicode_ranges_count;   /* ranges[low] begins at or before cp, ranges[high] after it */
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
-        if (unicode_ranges[middle] >> 8 <= cp) low = middle;
+        if (unicode_range(middle).first <= cp) low = middle;
         else high = middle;
     }
-    return (enum unicode_class)(unicode_ranges[low] & 0xff);
+    return unicode_range(low).class;
 }
 
 bool unicode_is_space(uint32_t cp) {
@@ -22,7 +22,7 @@ static const struct unicode_run *find_run(const struct unicode_run *runs, uint32
     uint32_t low = 0, high = n;
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
-        if (runs[middle].first >> 8 <= cp) low = middle;
+        if (unicode_key(&runs[middle]) >> 8 <= cp) low = middle;
         else high = middle;
     }
     return &runs[low];
@@ -30,15 +30,15 @@ static const struct unicode_run *find_run(const struct unicode_run *runs, uint32
 
 uint32_t unicode_lower(uint32_t cp) {
     const struct unicode_run *run = find_run(unicode_lowers, unicode_lowers_count, cp);
-    uint32_t at = cp - (run->first >> 8), stride = run->first >> 7 & 1, n = run->first & 127;
+    uint32_t key = unicode_key(run), at = cp - (key >> 8), stride = key >> 7 & 1, n = key & 127;
     bool has = at >> stride < n && (at & stride) == 0;
-    return has ? (uint32_t)((int32_t)cp + run->value) : cp;
+    return has ? (uint32_t)((int32_t)cp + unicode_value(run)) : cp;
 }
 
 uint32_t unicode_first(uint32_t cp) {
     if (cp >= 0xac00 && cp <= 0xd7a3) return 0x1100 + (cp - 0xac00) / 588;   /* a Hangul syllable's first letter */
     const struct unicode_run *run = find_run(unicode_firsts, unicode_firsts_count, cp);
-    return cp - (run->first >> 8) < (run->first & 255) ? (uint32_t)run->value : cp;
+    return cp - (unicode_key(run) >> 8) < (unicode_key(run) & 255) ? (uint32_t)unicode_value(run) : cp;
 }
 
 size_t unicode_decode(const char *s, size_t n, uint32_t *cp) {

@@ -29,9 +29,25 @@ static inline size_t unicode_length(char first) {
     return b < 0xc0 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
 }
 
-struct unicode_run { uint32_t first; int32_t value; };   /* unicode_tables.c */
+/* The tables of unicode_tables.c, with as few bytes as these numbers need. */
 extern const uint32_t unicode_ranges_count, unicode_lowers_count, unicode_firsts_count;
-extern const uint32_t unicode_ranges[];
+extern const uint8_t unicode_ranges[][3];
+/* A key of 29 bits and a signed value of 19, whose high three bits are those of key_high. */
+struct unicode_run { uint16_t key_low, key_high, value_low; };
 extern const struct unicode_run unicode_lowers[], unicode_firsts[];
+static inline uint32_t unicode_key(const struct unicode_run *run) {
+    return run->key_low | (uint32_t)(run->key_high & 0x1fff) << 16;
+}
+static inline int32_t unicode_value(const struct unicode_run *run) {
+    int32_t high = run->key_high >> 13;
+    return (int32_t)run->value_low + ((high ^ 4) - 4) * 65536;
+}
+/* Range i < unicode_ranges_count of code points of one class. */
+struct unicode_range { uint32_t first; enum unicode_class class; };
+static inline struct unicode_range unicode_range(uint32_t i) {
+    const uint8_t *r = unicode_ranges[i];
+    uint32_t word = r[0] | (uint32_t)r[1] << 8 | (uint32_t)r[2] << 16;
+    return (struct unicode_range) { word >> 3, (enum unicode_class)(word & 7) };
+}
 
 #endif

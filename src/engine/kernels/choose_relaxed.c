@@ -1,9 +1,10 @@
-/* Chooses between SIMD128 and relaxed kernels.  Both give the same bits, so the choice changes the speed and nothing
- * else.  For 16-bit activations the speeds are measured, because a relaxed dot is one instruction on some machines and
- * three on others.  For 8-bit activations relaxed kernels are taken without measuring.  Engines have had wrong relaxed
- * dots (V8's baseline compiler in 2023), so the relaxed kernels of both precisions are compared with SIMD128, for one
- * type of weights, and no relaxed kernel is used if a single bit differs.  The precision is not decided here: the
- * caller asks for it. */
+/* Chooses between SIMD128 and relaxed kernels.  All give the same bits, so the choice changes the speed and nothing
+ * else.  A relaxed dot is one instruction on some machines and three or more on others, so the speeds of SIMD128 and
+ * relaxed kernels for 16-bit activations are measured.  They also decide for 8-bit activations, which always get
+ * relaxed kernels: those with sums of 32 bits where a dot is one instruction, and those with sums of 16 bits elsewhere.
+ * Engines have had wrong relaxed dots (V8's baseline compiler in 2023), so the relaxed kernels of both precisions are
+ * compared with SIMD128, for one type of weights, and no relaxed kernel is used if a single bit differs.  The precision
+ * is not decided here: the caller asks for it. */
 /* Compiled with -mrelaxed-simd. */
 #include "kernels/kernels.h"
 
@@ -24,12 +25,13 @@ enum { MANY_TOKENS = 16, MAX_WEIGHTS = 1 << 18, MAX_CLOCK_READS = 100000 };
 #define RELAXED_FASTER_BY 1.05
 #define IMPROVED_BY 1.05   /* than any call before */
 
-/* The first KERNELS_CANDIDATES of these are timed; RELAXED_8 is only compared. */
-enum { SIMD128_16, RELAXED_16, RELAXED_8, N_CANDIDATE };
+/* The first KERNELS_CANDIDATES of these are timed; the others are only compared. */
+enum { SIMD128_16, RELAXED_16, RELAXED_8, PAIRS_8, N_CANDIDATE };
 static const struct { enum kernels_isa isa; plumb_precision precision; } kinds[N_CANDIDATE] = {
     [SIMD128_16] = { KERNELS_SIMD128, PLUMB_PRECISION_EXACT16 },
     [RELAXED_16] = { KERNELS_RELAXED, PLUMB_PRECISION_EXACT16 },
     [RELAXED_8] = { KERNELS_RELAXED, PLUMB_PRECISION_FAST8 },
+    [PAIRS_8] = { KERNELS_PAIRS, PLUMB_PRECISION_FAST8 },
 };
 
 /* One candidate to compute a product: a kernel table with the scratch it needs. */
@@ -113,7 +115,7 @@ static void measure_candidates(struct kernel_speeds *s, const struct matrix *w, 
             improved |= speed > IMPROVED_BY * s->per_second[i][many];
             if (speed > s->per_second[i][many]) s->per_second[i][many] = speed;
         }
-        s->wrong |= kinds[i].isa == KERNELS_RELAXED && !matches_simd128(&candidates[i], x, y, other);
+        s->wrong |= kinds[i].isa >= KERNELS_RELAXED && !matches_simd128(&candidates[i], x, y, other);
     }
     s->n_call += ok;
     /* Two calls are not enough, because the engine may not have compiled its better version yet. */
@@ -148,8 +150,10 @@ void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint
 }
 
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s) {
-    bool relaxed = precision == PLUMB_PRECISION_FAST8 || relaxed_is_faster(s);
-    kernels_init(k, relaxed && !s->wrong ? KERNELS_RELAXED : KERNELS_SIMD128, precision);
+    enum kernels_isa isa = KERNELS_SIMD128;
+    if (!s->wrong && relaxed_is_faster(s)) isa = KERNELS_RELAXED;
+    else if (!s->wrong && precision == PLUMB_PRECISION_FAST8) isa = KERNELS_PAIRS;
+    kernels_init(k, isa, precision);
     k->needs_bytes = true;   /* whichever was faster: the size of a session depends on no measurement */
 }
 

@@ -20,6 +20,7 @@ void kernels_init(struct kernels *k, enum kernels_isa isa, plumb_precision preci
         kernels_fill_relaxed8(k);
         kernels_fill_relaxed16(k);
     }
+    if (isa >= KERNELS_PAIRS) kernels_fill_pairs8(k);
 #endif
     (void)isa;
 }
@@ -170,7 +171,7 @@ static void unpack_codes(const struct matrix *w, uint32_t row, struct panel *p) 
 /* Up to so many tokens are multiplied with packed rows one by one: unpacking takes as long as two of them. */
 enum { FEW_TOKENS = 3 };
 
-/* Token t of a, as activations of one token.  They have no bytes. */
+/* Token t of a, as activations of one token.  They have no bytes, unless codes have 8 bits. */
 static struct activations token_of(const struct activations *a, uint32_t t) {
     struct activations one = *a;
     size_t at = (size_t)t * a->n;
@@ -185,7 +186,8 @@ static struct activations token_of(const struct activations *a, uint32_t t) {
     one.sums32.d += at / 256;
     one.sums16.q += at / 16;
     one.sums16.d += at / 256;
-    one.bytes = one.bytes_even_odd = NULL;
+    one.bytes = a->max_code == MAX_CODE_8 && a->bytes ? a->bytes + at : NULL;
+    one.bytes_even_odd = NULL;
     return one;
 }
 
@@ -208,7 +210,7 @@ static void tile_rows(const struct matmul_call *call, const struct matrix *w, ui
         one_token(y, rows, a);
         return;
     }
-    if (a->n_token <= FEW_TOKENS && packed && one_token && one_token == k->dot[w->type]) {
+    if (a->n_token <= FEW_TOKENS && packed && one_token && (wide == 0 || one_token == k->dot[w->type])) {
         for (; t < a->n_token; t++) {
             const struct activations one = token_of(a, t);
             one_token(y + t * stride, rows, &one);

@@ -88,6 +88,7 @@ struct panel {
     bool in_bytes;      /* pairs holds (n / 4, 8, 4) bytes: four codes of each row side by side in natural order, too
                          * large by bias */
     int32_t bias;       /* only used if in_bytes; other panels hold codes from which the bias is subtracted */
+    uint32_t largest;   /* only used if in_bytes: the largest code that there can be */
     int16_t *pairs;     /* (n / 2, 8, 2) codes in even-odd order: two codes of each row side by side */
     float *scales;      /* (n / group, 8) */
     float *mins;        /* (n / group, 8) for GROUP_MIN; (n / 256, 8) for SUPERBLOCK_MIN: factors of min_codes */
@@ -145,10 +146,10 @@ struct advance {
 };
 
 /* Instruction sets.  The table of each has the entries of the one before, except those that it overwrites. */
-enum kernels_isa { KERNELS_SCALAR, KERNELS_SIMD128, KERNELS_RELAXED };
+enum kernels_isa { KERNELS_SCALAR, KERNELS_SIMD128, KERNELS_RELAXED, KERNELS_PAIRS };
 
 struct kernels {
-    const char *name;           /* "scalar", "simd128" ("sse41" natively), "relaxed" */
+    const char *name;           /* "scalar", "simd128" ("sse41" natively), "relaxed", "relaxed-pairs" */
     enum kernels_isa isa;
     plumb_precision precision;  /* EXACT16 or FAST8 */
     bool needs_bytes;           /* activations need bytes, which the kernels of `bytes` below read */
@@ -217,6 +218,10 @@ void kernels_fill_simd128(struct kernels *k);   /* only in builds with SIMD128 *
  * unpack that make panels of bytes.  The second fills bytes[1]. */
 void kernels_fill_relaxed8(struct kernels *k);
 void kernels_fill_relaxed16(struct kernels *k);
+void kernels_fill_pairs8(struct kernels *k);    /* the same, after those: overwrites entries of bytes[0] */
+/* Entries of other tables that kernels_fill_pairs8 calls or keeps. */
+kernel_panel_dot_x4 bytes_dot_x4__relaxed8;
+kernel_unpack q6_K_unpack__simd128;
 void kernels_fill_tiles(struct kernels *k);     /* called by kernels_fill_simd128: products of quantized types */
 void kernels_fill_grids(struct kernels *k);     /* called by kernels_fill_simd128: products of IQ1, IQ2 and IQ3 */
 void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd128: products of float types */
@@ -225,14 +230,17 @@ void kernels_fill_floats(struct kernels *k);    /* called by kernels_fill_simd12
  * multiply alike.  q8_0 is not among them: it has relaxed kernels on some engines only (tiles8_relaxed.c).
  * X(quant_type, template of tiles.h, its constant there). */
 #define RELAXED_TYPES(X)                                                                  \
+    PAIRS_TYPES(X)                                                                        \
+    X(QUANT_Q6_K, superblock, q6_K)
+/* Those whose codes have so few bits that sums of 16 bits are faster on some engines (tiles8_pairs.c). */
+#define PAIRS_TYPES(X)                                                                    \
     X(QUANT_Q4_0, block, q4_0)                                                            \
     X(QUANT_Q4_1, block, q4_1)                                                            \
     X(QUANT_Q5_0, block, q5_0)                                                            \
     X(QUANT_Q5_1, block, q5_1)                                                            \
     X(QUANT_MXFP4, block, mxfp4)                                                          \
     X(QUANT_Q4_K, superblock, q4_K)                                                       \
-    X(QUANT_Q5_K, superblock, q5_K)                                                       \
-    X(QUANT_Q6_K, superblock, q6_K)
+    X(QUANT_Q5_K, superblock, q5_K)
 /* Returns the largest code that activations may have in a product with weights of that type.  FAST8 rounds them to 8
  * bits only for RELAXED_TYPES: Q8_0, whose codes need all 8 bits, would be no faster with rounded activations.
  * For matrices that share activations, the caller takes the smallest result, so Q8_0 beside Q4_0 gets 8-bit codes. */
@@ -256,9 +264,9 @@ struct kernel_speeds {
  * bytes arrive.  type, n_in and n_out are those of a tensor of a gguf: the type is known, n_in > 0, and whole blocks
  * fill a row. */
 void kernels_measure(struct kernel_speeds *s, uint32_t type, uint64_t n_in, uint64_t n_out);
-/* Makes the fastest table of that precision.  FAST8 takes relaxed kernels if the build has them, and EXACT16 takes them
- * if they measured faster.  Neither takes them if a relaxed kernel was wrong.  All tables of a precision give the same
- * bits, so the speeds change no result. */
+/* Makes the fastest table of that precision: RELAXED if that measured faster than SIMD128, and otherwise SIMD128 for
+ * EXACT16 and PAIRS for FAST8.  It is SIMD128 if a relaxed kernel was wrong, or the build has none.  All tables of a
+ * precision give the same bits, so the speeds change no result. */
 void kernels_choose(struct kernels *k, plumb_precision precision, const struct kernel_speeds *s);
 
 /* y[i] = X w[i]^T for all tokens and n <= MAX_PRODUCTS matrices that share their input X, which is a; every w[i].n_in

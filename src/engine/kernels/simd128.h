@@ -156,6 +156,7 @@ static inline v128_t wasm_v128_andnot(v128_t a, v128_t b) { return _mm_andnot_si
 static inline v128_t wasm_i8x16_add(v128_t a, v128_t b) { return _mm_add_epi8(a, b); }
 static inline v128_t wasm_i8x16_gt(v128_t a, v128_t b) { return _mm_cmpgt_epi8(a, b); }
 static inline v128_t wasm_i8x16_sub(v128_t a, v128_t b) { return _mm_sub_epi8(a, b); }
+static inline v128_t wasm_i16x8_add(v128_t a, v128_t b) { return _mm_add_epi16(a, b); }
 static inline v128_t wasm_i16x8_sub(v128_t a, v128_t b) { return _mm_sub_epi16(a, b); }
 static inline v128_t wasm_i32x4_add(v128_t a, v128_t b) { return _mm_add_epi32(a, b); }
 static inline v128_t wasm_i32x4_sub(v128_t a, v128_t b) { return _mm_sub_epi32(a, b); }
@@ -182,6 +183,11 @@ static inline v128_t wasm_i32x4_relaxed_dot_i8x16_i7x16_add(v128_t a, v128_t b, 
         return _mm_add_epi32(sum, _mm_madd_epi16(pairs, one));
     }
     return _mm_add_epi32(sum, _mm_hadd_epi32(_mm_madd_epi16(a0, b0), _mm_madd_epi16(a1, b1)));
+}
+static inline v128_t wasm_i16x8_relaxed_dot_i8x16_i7x16(v128_t a, v128_t b) {
+    if (emulated_engine == EMULATED_SATURATES || emulated_engine == EMULATED_UNSIGNED) return _mm_maddubs_epi16(b, a);
+    __m128i high_a = _mm_cvtepi8_epi16(_mm_srli_si128(a, 8)), high_b = _mm_cvtepi8_epi16(_mm_srli_si128(b, 8));
+    return _mm_hadd_epi16(_mm_mullo_epi16(_mm_cvtepi8_epi16(a), _mm_cvtepi8_epi16(b)), _mm_mullo_epi16(high_a, high_b));
 }
 #endif
 

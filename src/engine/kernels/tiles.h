@@ -10,9 +10,11 @@
  *   total(dots, half)                returns the finished dots of rows 4 half .. 4 half + 3
  *   in_order(dots, sink)             computes dots before anything that follows; it may store them to sink
  *   dot_4(dots, CODES, words, k, j, q)       dots += four codes times the activations at q
- *   dot_group(dots, CODES, words, q, sink)   dots += all codes of a group times the activations at q.  Returns false
- *                                            and does nothing if dot_4 is as good.  Defined here for bytes
- *                                            (BYTES_ARE_MULTIPLIED).  It has no k: it is for types with period 1
+ *   dot_in_place(dots, CODES, words, q, sink)   dots += all codes of a group times the activations at q.  Returns
+ *                                    false and does nothing if dot_4 is as good.  It has no k: it is for types with
+ *                                    period 1.  Not used if BYTES_ARE_MULTIPLIED
+ *
+ * or, instead of the last three, defines PAIRS_ARE_ADDED and its own dot_group (pairs.h).
  *
  * tiles8_relaxed.c multiplies bytes by bytes, tiles16_relaxed.c bytes by the two bytes of each activation, and
  * tiles_simd128.c 16-bit codes.  The codes of weights are too large by the type's bias, so a dot begins with
@@ -30,11 +32,21 @@ ALWAYS_INLINE void begin_with(v128_t dots[N_DOT], v128_t v) {
     for (uint32_t i = 0; i < N_DOT; i++) dots[i] = i + 2 < N_DOT ? wasm_i32x4_splat(0) : v;
 }
 
-#if defined(BYTES_ARE_MULTIPLIED)
-ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
-                             volatile v128_t sink[2]) {
-    (void)dots, (void)codes, (void)words, (void)q, (void)sink;
-    return false;
+#if !defined(PAIRS_ARE_ADDED)
+/* dots += n words, of four codes for each row, times the activations at q.  halves: words j and j + 4 are multiplied
+ * together, because in types with nibbles they are the low and the high ones of the same word. */
+ALWAYS_INLINE void dot_group(v128_t dots[N_DOT], enum quant_type type, tile_codes *codes, const uint8_t *words,
+                             uint32_t k, uint32_t n, bool halves, const code *q, volatile v128_t sink[2]) {
+#if !defined(BYTES_ARE_MULTIPLIED)
+    if (dot_in_place(dots, codes, words, q, sink)) return;
+#endif
+    LOOP_UNROLLED
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t j = halves ? i / 2 + i % 2 * 4 : i;
+        dot_4(dots, codes, words, k, j, q + 4 * j);
+        if (i % 2) in_order(dots, sink);
+    }
+    (void)type;
 }
 #endif
 
@@ -97,14 +109,7 @@ ALWAYS_INLINE void block_dot(const struct block *b, float y[TILE_ROWS], const ui
         if (b->bias) first = wasm_i32x4_mul(wasm_v128_load32_splat(isum++), minus_bias);
         v128_t dots[N_DOT];
         begin_with(dots, first);
-        bool done = dot_group(dots, b->codes, w + t.words, q, sink);
-        /* j and j + 4 together: in types with nibbles, they are the low and the high ones of the same word. */
-        LOOP_UNROLLED
-        for (uint32_t j = 0; !done && j < 4; j++) {
-            dot_4(dots, b->codes, w + t.words, 0, j, q + 4 * j);
-            dot_4(dots, b->codes, w + t.words, 0, j + 4, q + 4 * j + 16);
-            in_order(dots, sink);
-        }
+        dot_group(dots, b->type, b->codes, w + t.words, 0, 8, true, q, sink);
         v128_t dq = wasm_f32x4_mul(wasm_v128_load32_splat(d++), factor);
         if (t.has_min) {
             v128_t h0 = wasm_v128_load(w), h1 = wasm_v128_load(w + 16);
@@ -206,12 +211,7 @@ ALWAYS_INLINE void superblock_dot_of(const struct superblock *b, const struct ti
                     /* q advances after each group of 16, but for groups of 32 only after a whole period.  So no offset
                      * from one value of q occurs twice: if V8 sees one twice, it keeps the address on the stack. */
                     uint32_t at = t->group == 32 ? 32 * k : 0;
-                    uint32_t n = dot_group(dots, b->codes, words_j, q + at, sink) ? 0 : t->group / 4;
-                    LOOP_UNROLLED
-                    for (uint32_t i = 0; i < n; i++) {
-                        dot_4(dots, b->codes, words_j, k, i, q + at + 4 * i);
-                        if (i % 2) in_order(dots, sink);
-                    }
+                    dot_group(dots, b->type, b->codes, words_j, k, t->group / 4, false, q + at, sink);
                     uint32_t shift = k % 2 * b->odd_shift;
                     f0 = add_dots(f0, wasm_i32x4_shr(total(dots, 0), shift), wasm_v128_load(scale), dq);
                     f1 = add_dots(f1, wasm_i32x4_shr(total(dots, 1), shift), wasm_v128_load(scale + 4), dq);

@@ -313,8 +313,8 @@ ALWAYS_INLINE void dot_five_bits(v128_t dots[N_DOT], const uint8_t *words, const
     for (uint32_t half = 0; half < 2; half++) dots[half] = wasm_i32x4_add(dots[half], wasm_i32x4_shr(even8[half], 3));
 }
 
-ALWAYS_INLINE bool dot_group(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
-                             volatile v128_t sink[2]) {
+ALWAYS_INLINE bool dot_in_place(v128_t dots[N_DOT], tile_codes *codes, const uint8_t *words, const code *q,
+                                volatile v128_t sink[2]) {
     if (codes == q4_codes) dot_fields(dots, words, 4, q, sink);
     else if (codes == two_bits_codes) dot_fields(dots, words, 2, q, sink);
     else if (codes == q5_codes) dot_five_bits(dots, words, q, sink);
@@ -388,7 +388,7 @@ ALWAYS_INLINE void two_bits_unpack(const struct two_bits *b, struct panel *p, co
     X(two_bits, q2_0) X(two_bits, tq1_0) X(two_bits, tq2_0)
 DOT_TYPES(DOT_AND_UNPACK)
 UNPACK(superblock, q4_K)
-UNPACK(superblock, q6_K)
+void q6_K_unpack__simd128(struct panel *p, const uint8_t *rows) { superblock_unpack(&q6_K, p, rows); }
 
 /* ---- q4_K -------------------------------------------------------------------------------------------------------
  *

@@ -30,6 +30,13 @@ typedef void tile_scales(float *scales, int16_t *min_codes, float *mins, const u
 /* Writes the codes of a tile as words in another form, from which CODES then extracts them. */
 typedef void tile_expand(uint8_t *to, const uint8_t *words);
 
+/* The largest code that CODES returns for a type.  Those that stand for values are shifted by a bias, and symmetric. */
+ALWAYS_INLINE uint32_t largest_code(enum quant_type type) {
+    const struct quant_traits *t = &quant_types[type];
+    if (t->values == quant_fp4_values) return 2 * 12;
+    return (1u << (t->code.low.width + t->code.high.width)) - 1;
+}
+
 /* A mask for 16 bytes.  It is IN_REGISTER where bytes are multiplied.  Where they are widened to 16 bits it is not,
  * because the compiler then merges it with the mask that widens. */
 ALWAYS_INLINE v128_t byte_mask(int8_t mask) {
