@@ -403,8 +403,9 @@ define emcc_module
 $(emcc_dist)/$1.wasm: $(emcc_dir)/named/$1.wasm
 	@mkdir -p $$(@D)
 	@echo "  $$@"
-	$$Q$(if $(WASM_OPT),$(WASM_STRIP) $$< -o $$@,$$(EMCC_RUN) $(EMCC_LDFLAGS) \
-	    $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(EMCC_STRIP) $(call variant,$1,$(library) wasm/exports.c) -o $$@ $$(call emcc_exports,wasm/exports.txt))
+	$$Q$(if $(WASM_OPT),$(WASM_STRIP) $$< -o $$@,$$(EMCC_RUN) $(EMCC_LDFLAGS) $(EMCC_STRIP) \
+	    $(if $(findstring -mt,$1),$(EMCC_MT_LDFLAGS)) $(call variant,$1,$(library) wasm/exports.c) -o $$@ \
+	    $$(call emcc_exports,wasm/exports.txt))
 $(emcc_dir)/named/$1.wasm: $(call variant,$1,$(library) wasm/exports.c) wasm/exports.txt
 	@mkdir -p $$(@D)
 	@echo "  $$@"
