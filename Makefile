@@ -148,13 +148,19 @@ faults: #: Fails every allocation of tests/faults/memory.c in turn, alone and wi
 setup: ## Installs what building and testing on every host need, saying what and why.
 	@tools/setup.sh test $(HOSTS)
 
-bench: ## Races plumb against wllama and llama.cpp for docs/speed.md; QUICK=1, FULL=1 or BENCH="--help" for options.
+bench: ## Races plumb against its peers for docs/speed.md, or against COMPARE=COMMIT; QUICK=1, FULL=1, BENCH="--help".
 	@tools/setup.sh bench
+ifneq ($(COMPARE),)
+	@python3 models/fetch.py smollm2-135m-instruct-q4_1 $(if $(QUICK),,qwen2.5-coder-0.5b-instruct-q4_k_m)
+	@$(MAKE) -s -j$$(nproc) build
+	@node tests/bench/compare.mjs $(COMPARE) $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
+else
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
 	@python3 models/fetch.py --manifest tests/bench/manifest.json --into build/bench/include --all
 	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama \
 	    $(if $(QUICK),,build/bench/llama-built build/bench/llama.mjs)
 	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
+endif
 
 # The engines that `make bench` races without a browser.  All are driven by the same loop (tests/bench/driver.h).
 build/bench/plumb: $(call objects,build/native,$(library) tests/bench/plumb.c tests/bench/driver.c)

@@ -45,19 +45,22 @@ export function reason(error) {
 }
 
 /** A program that reads command lines and answers in lines of JSON. */
-class Program {
+export class Program {
   #child;
   #lines;
   #said = '';
 
-  constructor(command, threads) {
+  /** @param {string[]} command @param {number | string} threads @param {string} [folder]  in which it runs */
+  constructor(command, threads, folder) {
     this.command = command;
     this.threads = threads;
+    this.folder = folder;
   }
 
   async open(model, nCtx) {
     const [file, ...args] = this.command;
-    this.#child = spawn(file, [...args, model, nCtx, this.threads], { stdio: ['pipe', 'pipe', 'pipe'] });
+    this.#child = spawn(file, [...args, model, nCtx, this.threads],
+      { cwd: this.folder, stdio: ['pipe', 'pipe', 'pipe'] });
     const failed = new Promise((_, reject) => this.#child.once('error', reject));
     this.#child.stdin.on('error', () => { /* it ended: the missing answer reports that */ });
     this.#child.stderr.setEncoding('utf8').on('data', text => { this.#said = (this.#said + text).slice(-2000); });
