@@ -46,7 +46,7 @@ function build() {
   const { status, stdout, stderr } = spawnSync('git', ['rev-parse', '--short=12', `${commit}^{commit}`],
     { encoding: 'utf8' });
   if (status !== 0) {
-    console.error(`compare: ${stderr.trim()}`);
+    console.error(`compare: ${commit} is no commit of this repository: ${stderr.trim()}`);
     process.exit(2);
   }
   const id = stdout.trim();

@@ -513,7 +513,7 @@ export class Model extends Session {
   }
 
   /** Loads a model that drafts. @param {import('../loader/source.js').OneSource} source
-   * @param {import("../loader/load-options.js").AdapterOptions} options @param {string} [origin] */
+   * @param {import('../loader/load-options.js').AdapterOptions} options @param {string} [origin] */
   async [ADD_DRAFT](source, options, origin) { await this.#loadBehind('loadDraft', {}, source, options, origin); }
 
   /** Loads a file that is used beside the model.
