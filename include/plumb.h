@@ -448,8 +448,8 @@ plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *faile
  * pass of several tokens takes less time than as many passes of one.  If the caller then feeds these tokens, there is
  * nothing to compute.  The bits of logits are those of single steps, so the caller draws each token from them as ever,
  * and no answer depends on it.  Except for the time that calls take, and for memory, nothing shows it: positions,
- * tokens and saved sessions are those that were fed.  (Of a window, up to PLUMB_MAX_DRAFT older positions fewer are
- * kept.)
+ * tokens and saved sessions are those that were fed.  (Of a window, up to 32 older positions fewer are kept, so that
+ * going far back may compute more again.)
  * Sessions of models with recurrent layers, of models that are not causal and of the reference pass do not speculate;
  * nor does a session while it has a tap. */
 enum { PLUMB_MAX_DRAFT = 15 };

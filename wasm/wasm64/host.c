@@ -43,7 +43,7 @@ host_proc_exit(int32_t code);
 /* The bytes of reads and writes, paths, arguments and the environment.  One of plumb's loads reads a whole file
  * through it, so that calls of the host must not cost more than the copies. */
 static uint8_t buffer[1 << 18];
-/* The two ends of a rename, and a second place for texts while buffer holds addresses. */
+/* The two ends of a rename. */
 static char paths[2][4096];
 /* Addresses as the host has them: 32 bits each. */
 struct piece { uint32_t at, n; };

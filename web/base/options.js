@@ -42,9 +42,11 @@ const threads = value => value !== 'auto' && !isWithin(value, 1, MAX_THREADS)
   && `an integer from 1 to ${MAX_THREADS}, or 'auto'`;
 /** How answers compute ahead. @type {Check} */
 const speculate = value => value !== false && value !== 'lookup' && (object(value)
-  || !Object.entries(value).every(([name, n]) => (name === 'least' || name === 'most') && isWithin(n, 0, MAX_DRAFT))
-  || (value.least ?? 0) > (value.most || MAX_DRAFT))
-  && `'lookup', false, or an object of least and most, integers from 0 to ${MAX_DRAFT}, least not above most`;
+  || !Object.entries(value).every(([name, n]) =>
+    (name === 'least' || name === 'most') && isWithin(n, name === 'most' ? 1 : 0, MAX_DRAFT))
+  || (value.least ?? 0) > (value.most ?? MAX_DRAFT))
+  && `'lookup', false, or an object of least, from 0, and most, from 1, integers up to ${MAX_DRAFT}, least not above `
+    + 'most';
 /** @type {Check} */
 const text = value => (typeof value !== 'string' || value === '') && 'a non-empty string';
 /** @type {Check} */

@@ -43,8 +43,8 @@ export function imported(own, signature) {
   };
 }
 
-/** Whether this host has memories with 64-bit addresses, and relaxed SIMD, which all modules for them use.  The module
- * below has nothing but such a memory: (memory i64 0). */
+/** Whether this host has memories with 64-bit addresses.  The module below has nothing but such a memory:
+ * (memory i64 0). */
 export function hasAddresses64() {
   return WebAssembly.validate(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 5, 3, 1, 4, 0));
 }

@@ -9,7 +9,6 @@ import { addressesOf } from './addresses.js';
 import { Grammars } from './grammars.js';
 import { decode, importsOf, INITIAL, Instance, PAGE } from './instance.js';
 import { Session } from './session.js';
-import { MAX_MEMORY64 } from './threads.js';
 import { Traces } from './traces.js';
 import { hasWide } from './variant.js';
 
@@ -371,7 +370,7 @@ export class Engine extends Instance {
     if (weights + kv <= limit) return;
     // The load would have taken another module if it had known all sizes when it had read the header.
     const more = lacksWide ? `; more needs memory with 64-bit addresses, ${HOSTS64}`
-      : limit < MAX_MEMORY64 && hasWide() ? '; memory64: true allows more' : '';
+      : this.word === 4 && hasWide() ? '; memory64: true allows more' : '';
     throw new PlumbError('PLUMB_ERROR_MEMORY', `no memory for ${weights} bytes of weights and ${kv} bytes of `
       + `keys and values: a module can use at most ${limit} bytes here${more}; choose a shorter contextLength, kvType `
       + "'q8_0' or a smaller model", { weights, kv, limit });

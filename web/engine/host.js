@@ -9,6 +9,7 @@ import { yieldToEventLoop } from '../base/async.js';
 import { PlumbError } from '../base/errors.js';
 import { StartOver } from '../loader/download.js';
 import { Parts } from '../loader/parts.js';
+import { digestOf } from '../loader/sums.js';
 import { addressesOf } from './addresses.js';
 import { decide } from './decide.js';
 import { embed, rank } from './embed.js';
@@ -98,9 +99,12 @@ class HostedEngine {
     try {
       const next = await this.create(variant, signal);
       before.engine.handOver(next);
-      return next;
-    } finally {
       await before.free();
+      return next;
+    } catch (error) {   // callers go on with the one before: it still checks what has arrived
+      await this.free();
+      [this.#engine, this.#threads, this.#shared] = [before.#engine, before.#threads, before.#shared];
+      throw error;
     }
   }
 
@@ -563,11 +567,7 @@ const following = engine => ({
   begin: size => engine().begin(size),
   fill: put => engine().fill(put),
   write: chunk => engine().write(chunk),
-  digest: {
-    begin: () => engine().digest.begin(),
-    update: bytes => engine().digest.update(bytes),
-    end: () => engine().digest.end(),
-  },
+  digest: digestOf(engine),
 });
 
 /** What the user must know of the context, if anything. @param {Engine} engine @param {SessionArgs} args */
@@ -659,7 +659,8 @@ const computing = host => ({
   })),
   generate: host.inOrder(async ({ ids, options, emitTokens, emitPrompt }, { signal, emit, pull }, hosted) => {
     if (options.grammar) await loadGrammars(host, pull);
-    return generate(host.engine, hosted.session, ids, { speculate: host.speculation, ...options }, {
+    const chosen = { ...options, speculate: options.speculate ?? host.speculation };
+    return generate(host.engine, hosted.session, ids, chosen, {
       emit: text => text && emit('text', text),
       onToken: emitTokens ? token => emit('token', token) : undefined,
       aborted: () => host.isStopped(signal, hosted),

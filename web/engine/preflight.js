@@ -7,7 +7,7 @@ import { Download } from '../loader/download.js';
 import { sum } from '../loader/progress.js';
 import { pulledFetch } from '../loader/request.js';
 import { read } from '../loader/source.js';
-import { Damaged, Sums } from '../loader/sums.js';
+import { Damaged, Sums, digestOf } from '../loader/sums.js';
 import { INITIAL, PAGE } from './instance.js';
 
 /** @typedef {object} Preflight
@@ -82,8 +82,9 @@ export async function preflight(work, args) {
   const plan = { supported: false, problems: [], types: [], bytesRead: 0, threads: 1, module: variant.name,
     moduleNote: variant.slower };
   let room = { fits: false, canRun: false };
-  /** check verifies the copy whose bytes the engine got last, if there is one.  readHeaders sets it. */
-  const copy = { check: async () => {} };
+  /** check verifies the copy whose bytes the engine got last, if there is one.  readHeaders sets it.  digest is that
+   * of the engine that there is. */
+  const copy = { check: async () => {}, digest: digestOf(() => engine) };
   try {
     engine.headersOnly();
     engine.keepHeader();
@@ -132,7 +133,7 @@ const damaged = error => new PlumbError('PLUMB_ERROR_IO', `the copy on this mach
  * it has been read, but the engine gets its bytes before that.  So if the engine refuses bytes, copy.check reads the
  * rest of the chunk, and throws Damaged if its digest is wrong.
  * @param {import('./engine.js').Engine} engine @param {PreflightArgs} args
- * @param {Preflight} plan @param {{check: () => Promise<void>}} copy
+ * @param {Preflight} plan @param {{check: () => Promise<void>, digest: import('../loader/sums.js').Digest}} copy
  * @param {import('../loader/source.js').Platform} platform @param {import('../base/protocol.js').Call} call */
 async function readHeaders(engine, { parts, fetches }, plan, copy, { openFile, oneBuffer, pause, silence }, call) {
   const sizes = parts.map(({ size }) => size), { signal } = call, fetch = fetches ? pulledFetch(call) : undefined;
@@ -159,7 +160,7 @@ async function readHeaders(engine, { parts, fetches }, plan, copy, { openFile, o
       sizes[i] = download.facts.size;
     } else {
       const pull = () => call.pull(i), expected = part.kind === 'file' ? undefined : part.sums;
-      const sums = expected && new Sums(engine.digest, expected, part.size);
+      const sums = expected && new Sums(copy.digest, expected, part.size);
       copy.check = async () => sums?.endChunk(async (at, end) =>
         part.kind === 'blob' ? new Uint8Array(await part.blob.slice(at, end).arrayBuffer()) : pull());
       begin(part.size);

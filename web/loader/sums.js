@@ -20,6 +20,14 @@ const SLOT = 16;
  * @property {(bytes: Uint8Array) => unknown} update
  * @property {() => Uint8Array} end  the digest so far, 8 bytes; update may be called again afterwards */
 
+/** The digest of an engine that may be replaced by another one. @param {() => {digest: Digest}} engine
+ * @returns {Digest} */
+export const digestOf = engine => ({
+  begin: () => engine().digest.begin(),
+  update: bytes => engine().digest.update(bytes),
+  end: () => engine().digest.end(),
+});
+
 /** The error for a copy whose bytes are not those that were downloaded. */
 export class Damaged extends Error {
   /** @param {number} from @param {number} to */

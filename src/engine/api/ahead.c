@@ -210,9 +210,10 @@ static uint32_t draft_by_model(plumb_session *s, uint32_t n, uint32_t n_token, d
     uint32_t n_least = a->how.n_least < n_most ? a->how.n_least : n_most, n_draft = 0;
     for (uint32_t i = 0; i < n_most; i++) chances[i] = a->sure[AHEAD_SURE - 1].right;
     if (costs_plan(c, n_token, n_made, each, chances, n_most) == 0 && n_least == 0) return 0;
-    double start = clock_seconds(), before = start;
-    if (lead(s, n) < n) return 0;
-    while (n_draft < n_most) {
+    double start = clock_seconds();
+    bool is_led = lead(s, n) >= n;
+    double before = clock_seconds();
+    while (is_led && n_draft < n_most) {
         const float *logits = plumb_session_logits(draft);
         int32_t id;
         double sum = plumb_logits_top(logits, s->model->model->plan.n_vocab, 1, &id);
@@ -264,7 +265,7 @@ uint32_t ahead_draft(plumb_session *s, const int32_t *ids, uint32_t n, uint32_t 
     a->base = costs_of(c, n_other + n);
     a->worth = a->base / (n_session + 1);
     a->price = costs_of(c, n_other + n + n_draft) - a->base + a->drafting;
-    if (n_draft == 0) costs_settle(c, 0);
+    if (n_draft == 0) costs_settle(c, -a->drafting);   /* the model may have drafted in vain */
     return n_draft;
 }
 

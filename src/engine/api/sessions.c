@@ -259,6 +259,7 @@ plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *faile
         session_use_pass(first);
         uint32_t n_run = b ? run(feeds, b, n, n_vocab, &logits) : 0;
         if (!logits) {
+            for (uint32_t i = 0; b && i < n; i++) session_trim(feeds[b->feed_of[i]].session);
             return error_set(&first->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %zu sessions", n_feed);
         }
         if (n_run < n) {

@@ -14,7 +14,7 @@
  *                                    false and does nothing if dot_4 is as good.  It has no k: it is for types with
  *                                    period 1.  Not used if BYTES_ARE_MULTIPLIED
  *
- * or, instead of the last three, defines PAIRS_ARE_ADDED and its own dot_group (pairs.h).
+ * or, instead of the last three, defines PAIRS_ARE_ADDED and its own dot_group (tiles8_pairs.c).
  *
  * tiles8_relaxed.c multiplies bytes by bytes, tiles16_relaxed.c bytes by the two bytes of each activation, and
  * tiles_simd128.c 16-bit codes.  The codes of weights are too large by the type's bias, so a dot begins with
