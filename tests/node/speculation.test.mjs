@@ -180,8 +180,9 @@ test('a text that is copied is computed ahead by default, and not with speculate
 });
 
 test('options that are none are refused', async () => {
-  for (const speculate of [true, 'draft', { least: 16 }, { least: 5, most: 4 }, { most: 1.5 }, { most: 0 }, { n: 3 }, null]) {
+  const wrong = [true, 'draft', { least: 16 }, { least: 5, most: 4 }, { most: 1.5 }, { most: 0 }, { n: 3 }, null];
+  for (const speculate of wrong) {
     await fails(async () => { await model.generate('a', { speculate }); }, 'PLUMB_ERROR_ARGUMENT',
-      /^generate: speculate is .*, expected 'lookup', false, or an object of least, from 0, and most, from 1, integers up to 15/);
+      /^generate: speculate is .*, expected 'lookup', false, or an object of least, from 0, and most, from 1, int/);
   }
 });

@@ -18,8 +18,8 @@ const converted = (signature = '', args, convert) => args.map((one, i) => signat
 /** A BigInt that arrives is a signed integer. @param {bigint} value */
 const toNumber = value => Number(BigInt.asUintN(64, value));
 
-/** The exports of a module, with numbers as addresses. @param {WebAssembly.Exports} exports
- * @param {Addresses} addresses */
+/** The exports of a module, with numbers as addresses.
+ * @param {Record<string, any>} exports @param {Addresses} addresses @returns {Record<string, any>} */
 export function exportsOf(exports, addresses) {
   return Object.fromEntries(Object.entries(exports).map(([name, one]) => {
     const signature = addresses.exports[name];
