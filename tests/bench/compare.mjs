@@ -9,9 +9,10 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, symlinkSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { randomOf } from '../random.mjs';
 import { NODE, Program } from './engines.mjs';
 import { promptOf } from './prompt.mjs';
-import { ratioOf, randomOf, verdictOf } from './ratio.mjs';
+import { ratioOf, verdictOf } from './ratio.mjs';
 
 const HELP = `node tests/bench/compare.mjs COMMIT [options]
   --quick          2 minutes with one model

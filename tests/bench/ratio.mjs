@@ -1,18 +1,8 @@
 /** What pairs of measurements say of a ratio: its median, and an interval by the bootstrap (Efron 1979). */
+import { randomOf } from '../random.mjs';
 import { median } from './median.mjs';
 
 const N_RESAMPLE = 4000;
-
-/** Numbers from 0 to 1, the same for the same seed (mulberry32). @param {number} seed */
-export function randomOf(seed) {
-  let state = seed;
-  return () => {
-    state = state + 0x6d2b79f5 | 0;
-    let x = Math.imul(state ^ state >>> 15, 1 | state);
-    x = x + Math.imul(x ^ x >>> 7, 61 | x) ^ x;
-    return ((x ^ x >>> 14) >>> 0) / 2 ** 32;
-  };
-}
 
 /** The median of before / after, and the interval that holds it with the given confidence: pairs are drawn from those
  * that were measured, with replacement, N_RESAMPLE times.  As one median is drawn from few values, the interval of less

@@ -20,6 +20,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync, appendFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { randomOf } from '../random.mjs';
 import { Native } from './native.mjs';
 import { apply, codeLines, sites } from './operators.mjs';
 import { Web } from './web.mjs';
@@ -44,13 +45,9 @@ const files = execFileSync('git', ['ls-files', 'src', 'web'], { encoding: 'utf8'
   }).filter(file => file.sites.size);
 const allowed = JSON.parse(readFileSync('tests/mutants/allowed.json', 'utf8'));
 
-/** Numbers below n, the same for the same seed (mulberry32). */
-const below = (state => n => {
-  state = (state + 0x6D2B79F5) | 0;
-  let t = Math.imul(state ^ state >>> 15, 1 | state);
-  t = t + Math.imul(t ^ t >>> 7, 61 | t) ^ t;
-  return Math.floor(((t ^ t >>> 14) >>> 0) / 2 ** 32 * n);
-})(createHash('sha256').update(seed).digest().readInt32LE());
+/** Numbers below n, the same for the same seed. */
+const next = randomOf(createHash('sha256').update(seed).digest().readInt32LE());
+const below = n => Math.floor(next() * n);
 
 /** Draws a fault that was not drawn before. */
 const drawn = new Set();

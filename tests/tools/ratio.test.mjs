@@ -1,7 +1,8 @@
 /** What `make bench COMPARE=COMMIT` says of pairs of measurements, with made-up ones whose truth is known. */
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { randomOf, ratioOf, verdictOf } from '../bench/ratio.mjs';
+import { ratioOf, verdictOf } from '../bench/ratio.mjs';
+import { randomOf } from '../random.mjs';
 
 /** Pairs of a machine with other load: both are slower by the same, and each by something of its own, now and then by a
  * multiple. @param {number} n @param {number} faster @param {number} seed @returns {[number, number][]} */

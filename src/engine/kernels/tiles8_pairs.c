@@ -4,8 +4,8 @@
  * weights have few bits, several pairs are added in 16 bits, 8 lanes at a time, before they are widened to 32 bits.
  *
  * A pair is at most 2 * 127 * (largest code) in magnitude, 3,810 for 4 bits and 7,874 for 5, so 8 and 4 pairs fit in 16
- * bits and all sums are exact.  Of 6 bits only 2 would: SIMD128 is as fast for q6_K, and multiplies its panels and
- * tiles, as those of other types.  The codes are never negative and have 7 bits at most (tiles8_relaxed.c), so engines
+ * bits and all sums are exact.  Of 6 bits only 2 would, which is no faster than SIMD128, so q6_K has the SIMD128
+ * kernels in this table.  The codes are never negative and have 7 bits at most (tiles8_relaxed.c), so engines
  * multiply them alike.
  */
 /* Compiled for speed, and with -mrelaxed-simd. */
