@@ -214,7 +214,7 @@ test('a link whose model is not a URL shows an error, and the page remains usabl
 });
 
 test('a model too large for the memory shows the sizes, and the default model can still be loaded', async t => {
-  const { header, size } = ggufHeader({ layers: 32, embedding: 4096, feedForward: 12160, heads: 32 });
+  const { header, size } = ggufHeader({ layers: 40, embedding: 8192, feedForward: 24320, heads: 64 });
   const file = join(tmpdir(), `plumb-huge-${process.pid}.gguf`);
   writeFileSync(file, header);
   truncateSync(file, size);   // sparse: it has no blocks on the disk
@@ -224,15 +224,15 @@ test('a model too large for the memory shows the sizes, and the default model ca
   await page.click('#model');
   await page.setInputFiles('#file', file);
   await page.getByText('There is not enough memory').first().waitFor();
-  assert.match(await page.textContent('.plan'), /weights 3\.90 GB, context of 1,024 tokens 545(\.\d)? MB/);
-  assert.match(await page.textContent('.plan'), /It needs (more than )?\d\.\d\d GB; the limit here is 4\.\d\d GB\./);
+  assert.match(await page.textContent('.plan'), /weights 19\.49 GB, context of 1,024 tokens 1\.36 GB/);
+  assert.match(await page.textContent('.plan'), /It needs (more than )?\d+\.\d\d GB; the limit here is 1\d\.\d\d GB\./);
   await screenshot(page, 'too-large');
   assert.equal(await page.textContent('#model-name'), 'synthetic llama F32', 'the one before still runs');
   await page.getByRole('button', { name: 'Try anyway' }).click();
   await state(page, 'failed');
   assert.equal(await page.textContent('#failure-title'), 'There is not enough memory');
   assert.match(await page.textContent('#failure-detail'),
-    /\d{10} bytes of weights and 545259520 bytes of keys and values/);
+    /\d{11} bytes of weights and 1363148800 bytes of keys and values/);
   await page.click('#other');
   await page.locator('#offered').getByRole('button', { name: 'SmolLM2 135M' }).click();
   await page.waitForFunction(() => document.querySelector('#model-name').textContent === 'smollm2 135M');

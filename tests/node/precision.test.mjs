@@ -31,7 +31,7 @@ const plain = run([], 'WebAssembly.validate = () => false;');
 test('each precision gives the same bits with and without relaxed SIMD; 8 bits are less accurate', () => {
   const relaxed = run(withRelaxed);
   assert.match(relaxed.exact16.ran, /^(simd128|relaxed) exact16$/);   // whichever is faster here
-  assert.equal(relaxed.fast8.ran, 'relaxed fast8');
+  assert.match(relaxed.fast8.ran, /^relaxed(-pairs)? fast8$/);   // pairs: a CPU without AVX-VNNI
   assert.equal(relaxed.fast8.module, 'plumb-relaxed');
   assert.deepEqual([plain.exact16.ran, plain.fast8.ran], ['simd128 exact16', 'simd128 fast8']);
   for (const precision of ['exact16', 'fast8']) {

@@ -215,8 +215,7 @@ static float *place_of(const plumb_feed *feeds, struct feeding *b, uint32_t n_pi
     for (uint32_t i = 0; i < n_piece; i++) n_row += b->pieces[i].n_result;
     if (n_piece == 1 && b->drafts[0] > 0) return feeds[b->feed_of[0]].session->ahead->rows;
     if (make_rows(b, n_row > n_piece ? n_row : n_piece, n_vocab)) return b->logits;
-    remove_drafts(b, n_piece);
-    return make_rows(b, n_piece, n_vocab) ? b->logits : NULL;
+    return remove_drafts(b, n_piece) > 0 && make_rows(b, n_piece, n_vocab) ? b->logits : NULL;
 }
 
 /* Computes the pieces, without drafts if there is no memory for them, and sets *logits to those of the results, NULL if
@@ -244,7 +243,6 @@ plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *faile
     struct work *w = first->work;
     uint32_t n_vocab = first->model->model->plan.n_vocab, n_batch = w->params.n_batch;
     struct feeding *b = arrays_of(w, n_feed);
-    *failed = 0;
     for (size_t i = 0; i < n_feed && b; i++) {
         plumb_feed *feed = &feeds[i];
         feed->n_done = ahead_take(feed->session, feed->ids, feed->n);
@@ -260,6 +258,7 @@ plumb_status plumb_sessions_feed(plumb_feed *feeds, size_t n_feed, size_t *faile
         uint32_t n_run = b ? run(feeds, b, n, n_vocab, &logits) : 0;
         if (!logits) {
             for (uint32_t i = 0; b && i < n; i++) session_trim(feeds[b->feed_of[i]].session);
+            *failed = 0;
             return error_set(&first->err, PLUMB_ERROR_MEMORY, "out of memory: logits of %zu sessions", n_feed);
         }
         if (n_run < n) {
