@@ -158,7 +158,7 @@ else
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
 	@python3 models/fetch.py --manifest tests/bench/manifest.json --into build/bench/include --all
 	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama \
-	    $(if $(QUICK),,build/bench/llama-built build/bench/llama.mjs)
+	    $(if $(QUICK),,build/bench/llama-built build/bench/llama.mjs build/bench/llama-mt.mjs)
 	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
 endif
 
@@ -234,9 +234,9 @@ bench-serving: #: Measures plumb serve beside llama-server and node-llama-cpp; S
 	@node tests/bench/serving.mjs --llama $(llama_source)/build-server/bin/llama-server --node-llama-cpp $(SERVING)
 
 # The same program as a module, with llama.cpp compiled to WebAssembly.
-build/bench/llama.mjs: tests/bench/llama.c
+build/bench/llama.mjs build/bench/llama-mt.mjs: build/bench/llama%.mjs: tests/bench/llama.c
 	@echo "  $@ (five minutes)"
-	$QEMCC_ENV='$(emcc_env)' sh tests/bench/build-llama-wasm.sh $(llama_source) $@
+	$QEMCC_ENV='$(emcc_env)' sh tests/bench/build-llama-wasm.sh $(llama_source) $(@:.mjs=.js) $(if $*,threads)
 
 # Python with the packages that tools/setup.sh installs.
 python = PYTHONPATH=build/setup/py python3

@@ -399,7 +399,7 @@ static void mask_in_threads(void) {
     bool ok = v != NULL;
     sides.n_thread = pool_size(pool);
     for (int i = 0; i < 2 && ok; i++) ok = masked_open(&sides.of[i].m, texts[i], strlen(texts[i]), v);
-    if (ok) pool_run(pool, 2, 1, mask_side, &sides);
+    if (ok) pool_run(pool, 2, UINT32_MAX, mask_side, &sides);
     for (int i = 0; i < 2; i++) {
         CHECK(sides.of[i].status == PLUMB_OK, "%s", sides.of[i].m.r->err.message);
         masked_close(&sides.of[i].m);

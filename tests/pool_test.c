@@ -12,19 +12,31 @@
 
 enum { N = 1000 };
 
+/* What an index costs, so that every loop is worth threads and every index a chunk. */
+static const uint64_t LONG = UINT64_MAX;
+
 struct counts {
-    uint32_t n_thread, n, grain;
+    uint32_t n_thread, n;
     uint32_t times[N];           /* only one thread writes each index, else the test and ThreadSanitizer fail */
-    uint32_t bad;                /* chunks of a wrong shape, counted at their first index */
+    uint32_t length[N];          /* of the chunk that begins there */
+    uint32_t bad;                /* chunks of a wrong thread or without indices, counted at their first index */
 };
 
 static void count(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     struct counts *c = user;
-    bool whole = begin == 0 && end == c->n && c->n_thread == 1;   /* one thread gets one call */
-    uint32_t size = c->n - begin < c->grain ? c->n - begin : c->grain;   /* only the last chunk may be smaller */
-    if (!whole && (begin % c->grain != 0 || begin >= c->n || end - begin != size)) c->bad = begin + 1;
-    if (thread >= c->n_thread) c->bad = begin + 1;
+    if (begin >= end || end > c->n || thread >= c->n_thread) c->bad = begin + 1;
+    c->length[begin] = end - begin;
     for (uint32_t i = begin; i < end; i++) c->times[i]++;
+}
+
+/* The first chunk of a loop that is not longer than a later one, or 0; *n: how many there are. */
+static uint32_t chunk_before_longer(const struct counts *c, uint32_t *n) {
+    *n = 0;
+    for (uint32_t i = 0; i < c->n && c->length[i] > 0; i += c->length[i], ++*n) {
+        uint32_t next = i + c->length[i];
+        if (next < c->n && c->length[next] > c->length[i]) return i + 1;
+    }
+    return 0;
 }
 
 /* Every case with more than one thread relies on this.  In WebAssembly the host gives the number of threads. */
@@ -42,17 +54,24 @@ static void starts_threads(void) {
 }
 
 static void every_index_once(void) {
-    static const uint32_t grains[] = {1, 3, 16, 250, 999, 1000, 5000}, sizes[] = {0, 1, 2, 17, 999, 1000};
+    static const uint64_t costs[] = {0, 1, 149, 150, 3000, 12345, 75000, UINT32_MAX, LONG};
+    static const uint32_t sizes[] = {0, 1, 2, 17, 999, 1000};
     for (uint32_t n_thread = 1; n_thread <= 4; n_thread++) {
         struct pool *pool = pool_create(n_thread);
-        for (size_t g = 0; g < sizeof grains / sizeof *grains; g++) {
+        for (size_t g = 0; g < sizeof costs / sizeof *costs; g++) {
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-                struct counts c = {pool_size(pool), sizes[s], grains[g], {0}, 0};
-                for (uint32_t round = 0; round < 3; round++) pool_run(pool, c.n, c.grain, count, &c);
-                uint32_t wrong = 0;
+                struct counts c = {pool_size(pool), sizes[s], {0}, {0}, 0};
+                for (uint32_t round = 0; round < 3; round++) pool_run(pool, c.n, costs[g], count, &c);
+                uint32_t wrong = 0, n_chunk, short_one = chunk_before_longer(&c, &n_chunk);
                 for (uint32_t i = 0; i < N; i++) wrong += c.times[i] != (i < c.n ? 3 : 0);
-                CHECK(wrong == 0 && c.bad == 0, "%u threads, %u indices by %u: %u wrong, a bad chunk near %u",
-                      c.n_thread, c.n, c.grain, wrong, c.bad);
+                CHECK(wrong == 0 && c.bad == 0 && short_one == 0, "%u threads, %u indices of %g: %u wrong, a bad chunk "
+                      "near %u, one that is shorter than the next near %u", c.n_thread, c.n, (double)costs[g], wrong,
+                      c.bad, short_one);
+                /* One thread, one index or little work: one call.  Long work: chunks of one index in the end. */
+                bool is_one = c.n_thread == 1 || c.n < 2 || costs[g] == 0;
+                bool is_many = !is_one && costs[g] == LONG;
+                CHECK(is_one ? n_chunk == (c.n > 0) : !is_many || (n_chunk > 1 && c.length[c.n - 1] == 1),
+                      "%u threads, %u indices of %g: %u chunks", c.n_thread, c.n, (double)costs[g], n_chunk);
             }
         }
         pool_free(pool);
@@ -68,12 +87,12 @@ static void step(void *user, uint32_t begin, uint32_t end, uint32_t thread) {
     for (uint32_t i = begin; i < end; i++) c->out[i] = c->in[N - 1 - i] * 6364136223846793005u + c->in[(i + 1) % N];
 }
 
-static void run_chain(struct pool *pool, uint32_t n_loop, uint32_t grain, uint64_t a[N]) {
+static void run_chain(struct pool *pool, uint32_t n_loop, uint64_t cost, uint64_t a[N]) {
     uint64_t b[N];
     for (uint32_t i = 0; i < N; i++) a[i] = i;
     for (uint32_t k = 0; k < n_loop; k += 2) {
-        pool_run(pool, N, grain, step, &(struct chain) {a, b});
-        pool_run(pool, N, grain, step, &(struct chain) {b, a});
+        pool_run(pool, N, cost, step, &(struct chain) {a, b});
+        pool_run(pool, N, cost, step, &(struct chain) {b, a});
     }
 }
 
@@ -83,9 +102,9 @@ static void later_loops_see_earlier(void) {
     run_chain(NULL, LOOPS, 1, want);
     for (uint32_t n_thread = 2; n_thread <= 4; n_thread++) {
         struct pool *pool = pool_create(n_thread);
-        for (uint32_t grain = 30; grain <= 600; grain *= 4) {
-            run_chain(pool, LOOPS, grain, got);
-            CHECK(memcmp(want, got, sizeof want) == 0, "%u threads, chunks of %u", pool_size(pool), grain);
+        for (uint64_t cost = 150; cost <= 15000; cost *= 10) {
+            run_chain(pool, LOOPS, cost, got);
+            CHECK(memcmp(want, got, sizeof want) == 0, "%u threads, cost %u", pool_size(pool), (uint32_t)cost);
         }
         pool_free(pool);
     }
@@ -100,10 +119,10 @@ static void sleep_a_little(void) {
 static void sleepers_wake(void) {
     static struct counts c;
     struct pool *pool = pool_create(4);
-    c = (struct counts) {pool_size(pool), N, 10, {0}, 0};
+    c = (struct counts) {pool_size(pool), N, {0}, {0}, 0};
     for (uint32_t round = 0; round < 30; round++) {
         sleep_a_little();
-        pool_run(pool, c.n, c.grain, count, &c);
+        pool_run(pool, c.n, LONG, count, &c);
     }
     for (uint32_t i = 0; i < N; i++) CHECK(c.times[i] == 30, "index %u: %u times of 30", i, c.times[i]);
     pool_free(pool);
@@ -112,13 +131,13 @@ static void sleepers_wake(void) {
 static void pools_share(void) {
     struct pool *large = pool_create(4), *small = pool_create(2);
     static struct counts a, b;
-    a = (struct counts) {pool_size(large), N, 7, {0}, 0};
-    b = (struct counts) {pool_size(small), N, 7, {0}, 0};
+    a = (struct counts) {pool_size(large), N, {0}, {0}, 0};
+    b = (struct counts) {pool_size(small), N, {0}, {0}, 0};
     CHECK(pool_size(small) <= 2 && pool_size(large) >= pool_size(small), "sizes %u and %u", pool_size(small),
           pool_size(large));
     for (uint32_t round = 0; round < 500; round++) {
-        pool_run(large, N, 7, count, &a);
-        pool_run(small, N, 7, count, &b);
+        pool_run(large, N, LONG, count, &a);
+        pool_run(small, N, LONG, count, &b);
     }
     for (uint32_t i = 0; i < N; i++) CHECK(a.times[i] == 500 && b.times[i] == 500, "index %u", i);
     CHECK(!a.bad && !b.bad, "a thread beyond its pool: near %u, %u", a.bad, b.bad);
@@ -138,10 +157,10 @@ static void has_at_most(void) {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         pool_set_ready(numbers[i]);
         struct pool *pool = pool_create(PLUMB_MAX_THREADS);
-        struct counts c = {pool_size(pool), N, 10, {0}, 0};
+        struct counts c = {pool_size(pool), N, {0}, {0}, 0};
         CHECK(c.n_thread >= 1 && c.n_thread <= PLUMB_MAX_THREADS, "%u ready: %u threads", numbers[i], c.n_thread);
         if (c.n_thread <= PLUMB_MAX_THREADS) {
-            pool_run(pool, N, c.grain, count, &c);
+            pool_run(pool, N, LONG, count, &c);
             uint32_t wrong = 0;
             for (uint32_t k = 0; k < N; k++) wrong += c.times[k] != 1;
             CHECK(wrong == 0 && c.bad == 0, "%u ready: %u indices wrong", numbers[i], wrong);
@@ -158,10 +177,10 @@ static void counts_who_takes_part(void) {
     struct pool *pool = pool_create(4);
     CHECK(pool_n_taken(NULL) == 0, "no pool");
     static struct counts c;
-    c = (struct counts) {pool_size(pool), N, 1, {0}, 0};
+    c = (struct counts) {pool_size(pool), N, {0}, {0}, 0};
     uint32_t before = pool_n_taken(pool);
     for (uint32_t round = 0; round < 100000 && c.n_thread > 1 && pool_n_taken(pool) == before; round++) {
-        pool_run(pool, c.n, c.grain, count, &c);
+        pool_run(pool, c.n, LONG, count, &c);
     }
     CHECK(pool_n_taken(pool) > before || c.n_thread == 1, "no other thread took part in 100000 loops");
     pool_free(pool);

@@ -18,18 +18,21 @@ import { HYBRIDS, make, MODELS, typesOf, WIDE } from './models.mjs';
 import { promptOf } from './prompt.mjs';
 import { report } from './report.mjs';
 
+const WASM_PEERS = ['llama.cpp-wasm', 'llama.cpp-wasm-plain', 'wllama-2', 'wllama-3'].map(name => `${name}/chromium/1`)
+  .join();
 const PROFILES = {
   quick: { models: 'Q4_0', prompts: '32,128', contexts: '64', repeats: '2', steps: '8', limit: '20', enough: '4' },
-  usual: { models: 'Q4_0,Q8_0,Q4_K_M', prompts: '32,512', contexts: '128,1024', repeats: '3', steps: '32', limit: '45',
-    enough: '15', engines: 'plumb/chromium,plumb8,wllama,plumb16/node/1,plumb/wasmtime,plumb/native/1,llama.cpp' },
-  architectures: { models: 'gemma3-270m,qwen3-0.6b,olmoe,qwen2.5-1.5b', prompts: '128', contexts: '64', repeats: '3',
-    steps: '16', limit: '60', enough: '45', engines: 'plumb/chromium/1,wllama-2/chromium/1,llama.cpp-built/native/1' },
+  usual: { models: 'Q4_0,Q8_0,Q4_K_M,wide-Q6_K,wide-IQ4_XS,wide-MXFP4,qwen2.5-0.5b,qwen2.5-1.5b', prompts: '128',
+    contexts: '128', repeats: '3', steps: '24', limit: '90', enough: '15', engines: ['plumb/chromium', 'plumb/node/1',
+      'plumb8/chromium/1', 'plumb/wasmtime', 'wllama', 'llama.cpp-wasm/chromium', 'llama.cpp-wasm-plain/chromium',
+      'llama.cpp-wasm/node/1', 'llama.cpp-wasm-plain/node/1', 'llama.cpp/native', 'llama.cpp-built/native'].join() },
+  architectures: { models: 'gemma3-270m,qwen3-0.6b,olmoe', prompts: '128', contexts: '64', repeats: '3',
+    steps: '16', limit: '60', enough: '45', engines: `plumb/chromium/1,${WASM_PEERS},llama.cpp-built/native/1` },
   types: { models: WIDE.map(({ name }) => name).join(), prompts: '32', contexts: '32', repeats: '3', steps: '8',
-    limit: '120', enough: '60', engines: 'plumb/chromium/1,wllama-2/chromium/1,wllama-3/chromium/1' },
+    limit: '120', enough: '60', engines: `plumb/chromium/1,${WASM_PEERS}` },
   hybrids: { models: HYBRIDS.map(({ name }) => name).join(), prompts: '256', contexts: '128', repeats: '3', steps: '16',
     limit: '90', enough: '45',
-    engines: ['plumb', 'plumb8', 'llama.cpp-wasm', 'llama.cpp-wasm-plain', 'wllama-3'].map(name => `${name}/chromium/1`)
-      .join() },
+    engines: `plumb/chromium/1,plumb8/chromium/1,${WASM_PEERS}` },
   full: { models: MODELS.filter(model => ![...WIDE, ...HYBRIDS].includes(model)).map(({ name }) => name).join(),
     prompts: '32,512,2048', contexts: '128,1024,4096', repeats: '3', steps: '32', limit: '90', enough: '15',
     accuracy: true },

@@ -2,17 +2,16 @@
  * interface of engine-plumb.js.  It computes in the thread of its caller: of a worker in pages. */
 import { stepping } from './steps.js';
 
-/** @param {(options: object) => Promise<any>} create  the factory of build/bench/llama.js
+/** The module for so many threads, in the folder build/bench. @param {number} threads */
+export const moduleOf = threads => threads > 1 ? 'llama-mt' : 'llama';
+
+/** @param {(options: object) => Promise<any>} create  the factory of moduleOf(threads)
  * @param {Uint8Array} bytes  the model
  * @param {boolean} isPlain  K and V in F32 and no flash attention, instead of its defaults
- * @param {Uint8Array} [wasmBinary]  build/bench/llama.wasm, where it can't be fetched */
-export async function openLlama(create, bytes, contextLength, threads, isPlain, wasmBinary) {
-  if (threads !== 1) throw new Error('this build has one thread');
+ * @param {object} options  of the factory: where its files are */
+export async function openLlama(create, bytes, contextLength, threads, isPlain, options) {
   const start = performance.now();
-  const module = await create({
-    print() {}, printErr() {}, ...wasmBinary && { wasmBinary },
-    locateFile: name => new URL(`../../build/bench/${name}`, import.meta.url).href,
-  });
+  const module = await create({ print() {}, printErr() {}, ...options });
   module.FS.writeFile('/model.gguf', bytes, { canOwn: true });
   const failed = (pointer) => {
     if (pointer) throw new Error(module.UTF8ToString(pointer).trim());

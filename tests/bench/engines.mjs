@@ -28,9 +28,8 @@ export const ENGINES = [
   program('plumb', 'node-on-path', 1, ...inNode('plumb', 'node')),
   program('plumb', 'wasmtime', 1, ...inWasmtime),
   program('plumb', 'native', 1, 'build/bench/plumb'), program('plumb', 'native', 2, 'build/bench/plumb'),
-  page('llama.cpp-wasm', 1), page('llama.cpp-wasm-plain', 1),
-  program('llama.cpp-wasm', 'node', 1, ...inNode('llama.cpp-wasm')),
-  program('llama.cpp-wasm-plain', 'node', 1, ...inNode('llama.cpp-wasm-plain')),
+  ...[1, 2].flatMap(threads => ['llama.cpp-wasm', 'llama.cpp-wasm-plain'].flatMap(name =>
+    [page(name, threads), program(name, 'node', threads, ...inNode(name))])),
   page('wllama-2', 1), page('wllama-2', 2), page('wllama-3', 1), page('wllama-3', 2),
   program('llama.cpp', 'native', 1, 'build/bench/llama', 'serve'),
   program('llama.cpp', 'native', 2, 'build/bench/llama', 'serve'),

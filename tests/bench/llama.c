@@ -10,6 +10,7 @@
 #include "driver.h"
 
 #include <ggml-backend.h>
+#include <ggml-cpu.h>
 #include <llama.h>
 
 #include <ctype.h>
@@ -37,6 +38,19 @@ static void on_log(enum ggml_log_level level, const char *text, void *user) {
 /* K and V in F32, and no flash attention: the faster setting in WebAssembly for some models. */
 static bool is_plain;
 
+/* In WebAssembly threads are lasting ones: by itself llama.cpp starts and ends them with each graph, and a worker that
+ * has ended is there again only when the script that waits for it has returned. */
+static const char *start_threads(uint32_t n_thread) {
+#ifdef __EMSCRIPTEN__
+    struct ggml_threadpool_params params = ggml_threadpool_params_default((int)n_thread);
+    struct ggml_threadpool *pool = n_thread > 1 ? ggml_threadpool_new(&params) : NULL;
+    if (n_thread > 1 && !pool) return "no threads can be started";
+    if (pool) llama_attach_threadpool(context, pool, pool);
+#endif
+    (void)n_thread;
+    return NULL;
+}
+
 static const char *open_with(const char *path, uint32_t n_ctx, uint32_t n_thread) {
     struct llama_model_params of_model = llama_model_default_params();
     model = llama_model_load_from_file(path, of_model);
@@ -49,7 +63,7 @@ static const char *open_with(const char *path, uint32_t n_ctx, uint32_t n_thread
         params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     }
     context = llama_init_from_model(model, params);
-    return context ? NULL : last_error;
+    return context ? start_threads(n_thread) : last_error;
 }
 
 static const char *engine_feed(const int32_t *ids, uint32_t n) {

@@ -2,7 +2,7 @@
  * `node tests/bench/models.mjs [NAME...]` makes the missing files that the bench measures, in models/bench/: the
  * default model in other types by llama.cpp's own quantizer, and files of random weights in the shapes of TinyLlama
  * 1.1B, of a wider SmolLM2 135M, of Qwen3 0.6B, of half of OLMoE 1B-7B, and of models that are no plain transformers
- * (shapes.py).  Gemma 3 270M and Qwen2.5-Coder 1.5B are those of models/manifest.json.  Rows of SmolLM2 have 576
+ * (shapes.py).  Gemma 3 270M and both Qwen2.5-Coder are those of models/manifest.json.  Rows of SmolLM2 have 576
  * weights, which is not a multiple of 256: there llama.cpp replaces K-quants by other types (Q4_K by Q5_0, Q6_K by
  * Q8_0), so the bench reports the types in each file.
  */
@@ -29,11 +29,11 @@ const tinyllama = (type) => ({
 });
 /** SmolLM2 with rows of 768 instead of 576 weights, which superblocks can fill. */
 const wide = (type) => ({
-  name: `wide-${type}`, title: type, random: true, file: `${FOLDER}/smollm2-768.${type}.gguf`,
+  name: `wide-${type}`, title: `768 wide ${type}`, random: true, file: `${FOLDER}/smollm2-768.${type}.gguf`,
   make: (out) => python('models/synth.py', out, '--shape', 'smollm2', '--type', type),
 });
 /** The types of `bench.mjs --types`. */
-export const WIDE = ['IQ2_XS', 'IQ3_S', 'IQ4_XS', 'TQ2_0', 'MXFP4'].map(wide);
+export const WIDE = ['Q6_K', 'IQ2_XS', 'IQ3_S', 'IQ4_XS', 'TQ2_0', 'MXFP4'].map(wide);
 const synthetic = (name, title, file, ...options) => ({
   name, title, random: true, file: `${FOLDER}/${file}`,
   make: (out) => python('models/synth.py', out, ...options),
@@ -61,6 +61,8 @@ export const MODELS = [
   // Half of OLMoE's 16 layers: a file of 2 GB, the most that wllama opens in one piece.  Layers are as in OLMoE.
   synthetic('olmoe', 'OLMoE-shaped Q4_0, 8 of 16 layers', 'olmoe-8l.Q4_0.gguf',
     '--shape', 'olmoe', '--type', 'Q4_0', '--layers', '8'),
+  fetched('qwen2.5-0.5b', 'Qwen2.5-Coder 0.5B Instruct Q4_K_M', 'qwen2.5-coder-0.5b-instruct-q4_k_m.gguf',
+    'qwen2.5-coder-0.5b-instruct-q4_k_m'),
   fetched('qwen2.5-1.5b', 'Qwen2.5-Coder 1.5B Instruct Q4_K_M', 'qwen2.5-coder-1.5b-instruct-q4_k_m.gguf',
     'qwen2.5-coder-1.5b-instruct-q4_k_m'),
   ...WIDE, ...HYBRIDS,

@@ -6,17 +6,18 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 import { Plumb } from '../../web/node/index.js';
-import { openLlama } from './engine-llama.js';
+import { moduleOf, openLlama } from './engine-llama.js';
 import { openPlumb } from './engine-plumb.js';
 
 const [kind, path, contextLength, threads] = process.argv.slice(2);
 /** The module's glue expects a script's variables. */
 async function openModule() {
-  const folder = new URL('../../build/bench/', import.meta.url);
+  const folder = new URL('../../build/bench/', import.meta.url), module = moduleOf(Number(threads));
   Object.assign(globalThis, { require: createRequire(import.meta.url), __dirname: folder.pathname });
-  const { default: create } = await import(new URL('llama.mjs', folder).href);
+  const { default: create } = await import(new URL(`${module}.mjs`, folder).href);
   return openLlama(create, readFileSync(path), Number(contextLength), Number(threads), kind === 'llama.cpp-wasm-plain',
-    readFileSync(new URL('llama.wasm', folder)));
+    { wasmBinary: readFileSync(new URL(`${module}.wasm`, folder)), locateFile: name => `${folder.pathname}${name}`,
+      mainScriptUrlOrBlob: `${folder.pathname}${module}.js` });
 }
 const answer = (object) => process.stdout.write(`${JSON.stringify(object)}\n`);
 try {

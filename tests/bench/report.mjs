@@ -5,7 +5,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { median } from './median.mjs';
-import { HYBRIDS } from './models.mjs';
 import { plot } from './plot.mjs';
 
 const HOSTS = { chromium: 'Chromium', wasmtime: 'wasmtime', native: 'native' };
@@ -93,7 +92,7 @@ const typesOf = ({ bytes, types }) => Object.entries(types).filter(([, size]) =>
 
 /** Median tokens/s of all models: the engines that ran most of them; the others; other lengths. @returns {string[]} */
 function speedTables(speeds) {
-  const models = speeds.models.filter(({ name }) => !isWide(name) && speeds.lengths('prefill', name).length > 0);
+  const models = speeds.models.filter(({ name }) => speeds.lengths('prefill', name).length > 0);
   const { versions } = speeds.last, names = models.map(({ name }) => name);
   const engines = [...new Set(speeds.runs.map(({ engine }) => engine))].map(engine => ({ engine,
     ran: names.filter(name => speeds.find(name, engine, 'decode', usual(speeds, 'decode', name))) }));
@@ -135,59 +134,54 @@ median in the middle of all cells, and by at most ${percent(Math.max(...spreads)
 Modules and kernels of plumb: ${kinds.join('; ')}.`.replaceAll('\n', ' ');
 }
 
-/** How many times as fast as the best wasm peer plumb should be with this model. */
-const isFloat = (model) => /^F(16|32)$/.test(model);
-const isArchitecture = (model) => /^(gemma|qwen|olmoe)/.test(model);   // the models of bench.mjs --architectures
-const isHybrid = (model) => HYBRIDS.some(({ name }) => name === model);
-const decodeTarget = (model) => isFloat(model) || isHybrid(model) ? 2 : model === 'qwen2.5-1.5b' ? 3.5
-  : isArchitecture(model) ? 3 : 4;
-const prefillTarget = (model) => isFloat(model) ? 2 : isHybrid(model) ? 3 : isArchitecture(model) ? 5 : 3;
+/** How many times as fast as the best peer in WebAssembly plumb should be, and as llama.cpp built for this CPU. */
+const WANTED = { decode: 2.5, prefill: 5, built: 0.85 };
 
 /** The length of a prompt, or context of a decode, that the targets are about, or the nearest one measured. */
 const usual = (speeds, kind, model) => speeds.nearest(kind, kind === 'prefill' ? 512 : 128, model);
 
 /** The ratios that the targets are about, in tables of one row for each model and precision. @returns {string[]} */
 function ratioTables(speeds) {
-  const models = speeds.models.filter(({ name }) => !isWide(name) && speeds.lengths('prefill', name).length > 0);
+  const models = speeds.models.filter(({ name }) => speeds.lengths('prefill', name).length > 0);
   const of = (model, engine, kind) => speeds.speed(model, engine, kind, usual(speeds, kind, model));
-  const peer = (model, kind, threads) => {
-    const measured = WASM_PEERS.map(name => of(model, `${name}/chromium/${threads}`, kind));
+  const peer = (model, kind, host, threads) => {
+    const measured = WASM_PEERS.map(name => of(model, `${name}/${host}/${threads}`, kind));
     return measured.some(Boolean) ? Math.max(...measured.filter(Boolean)) : NaN;
   };
   /** plumb with some threads on a host, to the best wasm peer, or to another engine. */
   const toPeer = (kind, host, threads) => (m, ours) =>
-    of(m, `${ours}/${host}/${threads}`, kind) / peer(m, kind, threads);
+    of(m, `${ours}/${host}/${threads}`, kind) / peer(m, kind, host, threads);
   const to = (other, kind, threads) => (m, ours) =>
     of(m, `${ours}/chromium/${threads}`, kind) / of(m, `${other}/native/${threads}`, kind);
   const onlyPlumb = (value) => (m, ours) => ours === 'plumb' ? value(m) : NaN;
   const keptAt = (n) =>
     onlyPlumb(m => speeds.kept(m, 'plumb/chromium/1', usual(speeds, 'decode', m), n));
   const second = (engine, kind) => onlyPlumb(m => of(m, `${engine}/2`, kind) / of(m, `${engine}/1`, kind));
-  const wasmtime = (kind) => onlyPlumb(m => of(m, 'plumb/wasmtime/1', kind) / of(m, 'plumb16/node/1', kind));
+  const wasmtime = (kind) => onlyPlumb(m => of(m, 'plumb/wasmtime/1', kind) / of(m, 'plumb/node/1', kind));
   const tables = [
     ['1 thread', [
-      ['decode / wasm', decodeTarget, toPeer('decode', 'chromium', 1)],
-      ['decode / native', () => 0.7, to('llama.cpp', 'decode', 1)],
-      ['decode / built', () => 0.75, to('llama.cpp-built', 'decode', 1)],
-      ['prefill / wasm', prefillTarget, toPeer('prefill', 'chromium', 1)],
-      ['prefill / native', () => 0.5, to('llama.cpp', 'prefill', 1)],
-      ['Node: decode / wasm', decodeTarget, toPeer('decode', 'node', 1)],
-      ['Node: prefill / wasm', prefillTarget, toPeer('prefill', 'node', 1)],
+      ['prefill / wasm', WANTED.prefill, toPeer('prefill', 'chromium', 1)],
+      ['decode / wasm', WANTED.decode, toPeer('decode', 'chromium', 1)],
+      ['Node: prefill / wasm', WANTED.prefill, toPeer('prefill', 'node', 1)],
+      ['Node: decode / wasm', WANTED.decode, toPeer('decode', 'node', 1)],
+      ['prefill / native', undefined, to('llama.cpp', 'prefill', 1)],
+      ['decode / native', undefined, to('llama.cpp', 'decode', 1)],
+      ['prefill / built', undefined, to('llama.cpp-built', 'prefill', 1)],
+      ['decode / built', WANTED.built, to('llama.cpp-built', 'decode', 1)],
     ]],
     ['2 threads', [
-      ['decode / wasm', decodeTarget, toPeer('decode', 'chromium', 2)],
-      ['decode / built', () => 0.75, to('llama.cpp-built', 'decode', 2)],
-      ['prefill / wasm', prefillTarget, toPeer('prefill', 'chromium', 2)],
-      ['decode / 1 thread', () => 1.5, second('plumb/chromium', 'decode')],
-      ['the same, native', undefined, second('llama.cpp/native', 'decode')],
-      ['prefill / 1 thread', () => 1.8, second('plumb/chromium', 'prefill')],
-      ['the same, native', undefined, second('llama.cpp/native', 'prefill')],
+      ['prefill / wasm', WANTED.prefill, toPeer('prefill', 'chromium', 2)],
+      ['decode / wasm', WANTED.decode, toPeer('decode', 'chromium', 2)],
+      ['prefill / 1 thread', 1.8, second('plumb/chromium', 'prefill')],
+      ['llama.cpp, native', undefined, second('llama.cpp/native', 'prefill')],
+      ['decode / 1 thread', 1.6, second('plumb/chromium', 'decode')],
+      ['llama.cpp, native', undefined, second('llama.cpp/native', 'decode')],
     ]],
     ['1 thread', [
-      ['decode at 4096 / at C', () => 0.6, keptAt(4096)],
-      ['decode at 8192 / at C', name => isHybrid(name) ? 0.95 : 0.8, keptAt(8192)],
-      ['decode: wasmtime / Node', () => 0.8, wasmtime('decode')],
-      ['prefill: wasmtime / Node', () => 0.8, wasmtime('prefill')],
+      ['decode at 4096 / at C', 0.6, keptAt(4096)],
+      ['decode at 8192 / at C', 0.8, keptAt(8192)],
+      ['prefill: wasmtime / Node', 0.8, wasmtime('prefill')],
+      ['decode: wasmtime / Node', 0.8, wasmtime('decode')],
     ]],
   ];
   const lines = models.flatMap(({ name, title }) =>
@@ -196,38 +190,12 @@ function ratioTables(speeds) {
     const used = columns.filter(([, , value]) => lines.some(({ name, ours }) => Number.isFinite(value(name, ours))));
     const rows = lines.map(line => ({ ...line, values: used.map(([, , value]) => value(line.name, line.ours)) }))
       .filter(({ values }) => values.some(Number.isFinite));
-    const wanted = (target) => [...new Set(rows.map(({ name }) => target(name)))].sort();
-    const range = (targets) => targets.length > 1 ? `${targets[0]} to ${targets.at(-1)}` : targets[0];
     const cell = (ratio, target) => !Number.isFinite(ratio) ? '' : ratio < target ? `**${ratio.toFixed(2)}**`
       : ratio.toFixed(2);
     return rows.length === 0 ? [] : [table(
-      [title, ...used.map(([name, target]) => target ? `${name} (${range(wanted(target))})` : name)],
-      rows.map(({ name, title: model, values }) =>
-        [model, ...values.map((ratio, i) => cell(ratio, used[i][1]?.(name)))]))];
+      [title, ...used.map(([name, target]) => target ? `${name} (${target})` : name)],
+      rows.map(({ title: model, values }) => [model, ...values.map((ratio, i) => cell(ratio, used[i][1]))]))];
   });
-}
-
-const isWide = (model) => model.startsWith('wide-');   // the models of bench.mjs --types
-
-/** One row for each type of bench.mjs --types: plumb beside both generations of wllama, and how many times as fast as
- * wllama 2 it is. */
-function typesTable(speeds) {
-  const models = speeds.models.filter(({ name }) => isWide(name) && speeds.lengths('decode', name).length > 0);
-  const cells = new Cells();
-  const rows = models.map(({ name, title, bytes }) => [`${title}, ${MB(bytes)}`,
-    ...[['decode', speeds.lengths('decode', name)[0], 2.5], ['prefill', speeds.lengths('prefill', name)[0], 4]]
-      .flatMap(([kind, n, target]) => {
-        const of = (engine) => speeds.speed(name, `${engine}/chromium/1`, kind, n);
-        const show = (engine) => cells.show(speeds.find(name, `${engine}/chromium/1`, kind, n));
-        const ratio = of('plumb') / of('wllama-2'), bold = ratio < target ? '**' : '';
-        return [show('plumb'), show('wllama-2'), show('wllama-3'),
-          Number.isFinite(ratio) ? `${bold}${ratio.toFixed(2)}${bold}` : ''];
-      })]);
-  const { versions } = speeds.last;
-  const columns = (kind, target) => [`${kind}: plumb`, `wllama ${versions['wllama-2']}`,
-    `wllama ${versions['wllama-3']}`, `plumb / wllama ${versions['wllama-2']} (${target})`];
-  return models.length === 0 ? [] : cells.with(
-    table(['tokens/s, Chromium, 1 thread', ...columns('decode', 2.5), ...columns('prefill', 4)], rows));
 }
 
 /** Linear memory and JavaScript heaps.  The browser counts linear memory as heap if threads share it; otherwise only
@@ -278,19 +246,16 @@ function accuracyTable(accuracy, models) {
 function sections(all) {
   const speeds = new Speeds(all);
   const loads = loadTable(merge(all, 'loads'), speeds.models, speeds.last.versions);
-  const types = typesTable(speeds);
   const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
   return [
     ...origins(all),
     ...speeds.runs.length ? [
-      '## Ratios', 'A ratio in bold misses its target, which is in parentheses: 4 times the best wasm peer in decoding '
-      + 'and 3 times in prefill, 2 of F16 and F32, 3 and 5 of other architectures, 2 and 3 of models that are no plain '
-      + 'transformers. "Native" is npm\'s llama.cpp, '
-      + '"built" the one for this CPU. plumb runs in Chromium unless a heading says Node, with its default precision '
-      + 'unless a row says fast8.',
+      '## Ratios', 'A ratio in bold misses its target, which is in parentheses. "Wasm" is the fastest peer in '
+      + 'WebAssembly, in the same host and with as many threads: llama.cpp with its SIMD kernels, by its defaults or '
+      + 'with K and V in F32, or wllama. "Native" is npm\'s llama.cpp, "built" the one for this CPU. plumb runs in '
+      + 'Chromium unless a heading says Node, with its default precision unless a row says fast8. Weights of models '
+      + 'that are "shaped" or "768 wide", which is SmolLM2 with rows that superblocks fill, are random.',
       ...ratioTables(speeds), '## Tokens per second', aboutRuns(speeds), ...speedTables(speeds),
-      ...types.length ? ['## Other types', 'Random weights in the shape of SmolLM2-135M, but 768 wide, so that '
-        + 'superblocks fill a row. Every matrix has the type.', ...types] : [],
     ] : [],
     ...loads ? ['## Load and memory', loads] : [],
     ...accuracy ? ['## Accuracy', accuracy] : [],

@@ -30,11 +30,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The cost of a loop is counted in multiplications.  A chunk with CHUNK_COST of them takes about 10 microseconds, which
- * is enough to be worth a thread of its own.  Computing a weight from a score costs as much as WEIGHT_COST of them, and
- * so does storing one element of K and one of V. */
-enum { CHUNK_COST = 300000, WEIGHT_COST = 32 };
-
 /* Up to 4 queries of one K/V head, with their intermediate results.  The queries of a K/V head are numbered token by
  * token: query t * n_group + g is that of token t of the batch and query head head_kv * n_group + g. */
 struct unit {
@@ -329,8 +324,10 @@ void attention_drop(struct attention *a, struct sequence *s, uint32_t n_keep, ui
 
 /* ---- attention over codes ---------------------------------------------------------------------------------------- */
 
-/* Returns how many indices of a loop make a chunk of about CHUNK_COST, if one index has that cost. */
-static uint32_t grain(uint64_t cost) { return cost < CHUNK_COST ? (uint32_t)(CHUNK_COST / (cost + 1)) + 1 : 1; }
+/* What n queries cost that see as many positions each (pool.h).  A weight is made from each score. */
+static uint64_t cost_of(const struct attention *a, uint64_t n, uint64_t n_seen) {
+    return n * n_seen * ((uint64_t)a->layer->k_dim + a->layer->v_dim + POOL_ELEMENT);
+}
 
 /* Returns the row of query i of a unit in (n_token, n_head). */
 static size_t query_row(const struct attention *a, const struct unit *u, uint32_t i) {
@@ -540,15 +537,13 @@ static void run_parts(void *user, uint32_t begin, uint32_t end, uint32_t thread)
     }
 }
 
-/* Computes the only token of a batch.  The caller's thread begins and ends all units, which takes little time.  cost is
- * that of a whole part, for all queries of a K/V head. */
+/* Computes the only token of a batch.  The caller's thread begins and ends all units, which takes little time. */
 static void run_token(struct attention *a) {
     uint32_t from = plan_first_seen(a->layer, a->pos), n = units_of_head(a), n_unit = a->layer->n_head_kv * n;
     uint64_t n_seen = end_seen(a, a->pos) - from, n_first = n_seen < KV_PART ? n_seen : KV_PART;
-    uint64_t cost = n_first * a->n_group * ((uint64_t)a->cache->k_row + a->cache->v_row + WEIGHT_COST);
     uint32_t n_part = part_of(end_seen(a, a->pos) - 1) - part_of(from) + 1;
     for (uint32_t i = 0; i < n_unit; i++) begin_unit(a, &a->units[i], i / n, i % n * ATTN_QUERIES, a->scratch);
-    pool_run(a->pool, a->layer->n_head_kv * n_part, grain(cost), run_parts, a);
+    pool_run(a->pool, a->layer->n_head_kv * n_part, cost_of(a, a->n_group, n_first), run_parts, a);
     for (uint32_t i = 0; i < n_unit; i++) end_unit(a, &a->units[i]);
 }
 
@@ -604,7 +599,7 @@ void attention_store(struct attention *a, struct sequence *s, uint32_t il, const
     kv_cache_begin(a->cache, pos, pos + n_token);
     a->new_k = k;
     a->new_v = v;
-    pool_run(a->pool, a->layer->n_head_kv, grain((uint64_t)n_token * a->cache->k_row * WEIGHT_COST), store_heads, a);
+    pool_run(a->pool, a->layer->n_head_kv, (uint64_t)n_token * a->cache->k_row * POOL_ELEMENT, store_heads, a);
 }
 
 void attention_run(struct attention *a, const struct sequence *s, uint32_t il, const float *q, const float *sinks,
@@ -615,7 +610,10 @@ void attention_run(struct attention *a, const struct sequence *s, uint32_t il, c
     a->biases = biases;
     a->attn = attn;
     a->weights = weights;
-    if (a->cache->type == PLUMB_KV_F32) pool_run(a->pool, n_token * a->layer->n_head, 1, run_f32, a);
-    else if (n_token == 1) run_token(a);
-    else pool_run(a->pool, a->layer->n_head_kv * units_of_head(a), 1, run_units, a);
+    uint32_t n_seen = end_seen(a, pos + n_token / 2) - plan_first_seen(a->layer, pos + n_token / 2);
+    uint32_t n_unit = a->layer->n_head_kv * units_of_head(a);
+    if (a->cache->type == PLUMB_KV_F32) {
+        pool_run(a->pool, n_token * a->layer->n_head, cost_of(a, 1, n_seen), run_f32, a);
+    } else if (n_token == 1) run_token(a);
+    else pool_run(a->pool, n_unit, cost_of(a, ATTN_QUERIES, n_seen), run_units, a);
 }

@@ -58,8 +58,8 @@ void forward_convolve(struct forward *f, const struct call *c) {
     bool is_gated = c->layer->mixer == MIXER_CONVOLUTION;
     struct convolve v = { f, c, f->streams[STREAM_CONV_IN], call_state(f, c), f->states[c->il].kernel,
                           (size_t)n * (is_gated ? 3 : 1) };
-    if (is_gated) pool_share(f->pool, n_token, multiply_tokens, &v);
-    pool_share(f->pool, n_token, convolve_tokens, &v);
+    if (is_gated) pool_run(f->pool, n_token, (uint64_t)n * POOL_ELEMENT, multiply_tokens, &v);
+    pool_run(f->pool, n_token, (uint64_t)n * c->layer->n_conv * POOL_ELEMENT, convolve_tokens, &v);
     for (uint32_t j = 0; j < n_state; j++) {   /* in ascending order, since it moves in place */
         const float *from = input_at(&v, c->end, (int64_t)j - n_state);
         float *to = v.state + (size_t)j * n;

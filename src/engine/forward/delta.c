@@ -84,6 +84,6 @@ void forward_delta(struct forward *f, const struct call *c) {
     const struct delta_plan *d = &c->layer->delta;
     size_t n_row = (size_t)(2 * d->n_key_head + d->n_head) * d->dim;
     struct delta v = { f, c, call_state(f, c) + (c->layer->n_conv - 1) * n_row, n_row };
-    pool_share(f->pool, c->end - c->begin, normalize_tokens, &v);
-    pool_run(f->pool, d->n_head, 1, run_heads, &v);
+    pool_run(f->pool, c->end - c->begin, n_row * POOL_ELEMENT, normalize_tokens, &v);
+    pool_run(f->pool, d->n_head, call_cost(c, (uint64_t)d->dim * d->dim), run_heads, &v);
 }

@@ -420,8 +420,8 @@ static void norm_rows(void *user, uint32_t begin, uint32_t end, uint32_t thread)
  * Normalization". */
 void forward_normalize(const struct forward *f, const struct affine *of, float eps, uint32_t n, const float *x,
                        uint32_t n_row, float *y) {
-    pool_share(f->pool, n_row, norm_rows, &(struct share) { .f = f, .of = of, .norm = f->model->plan.norm, .eps = eps,
-                                                            .x = x, .y = y, .n = n });
+    struct share rows = { .f = f, .of = of, .norm = f->model->plan.norm, .eps = eps, .x = x, .y = y, .n = n };
+    pool_run(f->pool, n_row, (uint64_t)n * POOL_ELEMENT, norm_rows, &rows);
 }
 
 /* Fills the tables for the positions before end that are not filled yet.  Filling all of them in forward_create would
@@ -503,7 +503,7 @@ void forward_activate(const struct forward *f, uint32_t il, enum activation acti
                       float *up, uint32_t n_token, uint32_t n_ff) {
     struct share step = { .f = f, .layer = &f->model->plan.layers[il], .activation = activation, .limit = limit,
                           .up = up, .y = gate, .n = n_ff };
-    pool_share(f->pool, n_token, gate_tokens, &step);
+    pool_run(f->pool, n_token, (uint64_t)n_ff * 4 * POOL_ELEMENT, gate_tokens, &step);   /* an exponential costs four */
 }
 
 /* Outside the layers: y (n, n_embd) becomes the norm of x, or x if the model does not have this norm. */
@@ -535,7 +535,7 @@ static void run_norm_heads(struct forward *f, const struct call *c) {
     float eps = plan_norm_eps(&f->model->plan, c->s->weight);
     struct share heads = { .f = f, .of = c->w, .norm = NORM_LAYER, .eps = eps, .x = c->in, .y = c->out,
                            .n = c->s->n_norm };
-    pool_share(f->pool, (uint32_t)(c->n / heads.n), norm_rows, &heads);
+    pool_run(f->pool, (uint32_t)(c->n / heads.n), (uint64_t)heads.n * POOL_ELEMENT, norm_rows, &heads);
 }
 
 /* The products of several steps that read the same stream. */
@@ -787,7 +787,8 @@ static void run_pieces(struct forward *f, struct call c) {
 
 static void run_one(struct forward *f, const struct call *c) {
     enum step_kind kind = c->s->kind;
-    if (of_tokens[kind]) pool_share(f->pool, c->b.n, run_tokens, &(struct shared_step) { f, c });
+    struct shared_step step = { f, c };
+    if (of_tokens[kind]) pool_run(f->pool, c->b.n, (uint64_t)call_each(c) * POOL_ELEMENT, run_tokens, &step);
     else if (of_batch[kind]) of_batch[kind](f, c);
     else run_pieces(f, *c);
 }

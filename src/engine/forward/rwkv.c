@@ -27,7 +27,7 @@ void forward_shift(struct forward *f, const struct call *c) {
     size_t n = c->s->n;
     struct rwkv v = { f, c, call_state(f, c) + c->s->first };
     if (c->piece->pos == 0) memset(v.state, 0, n * sizeof *v.state);
-    pool_share(f->pool, c->end - c->begin, shift_tokens, &v);
+    pool_run(f->pool, c->end - c->begin, n * POOL_ELEMENT, shift_tokens, &v);
     memcpy(v.state, c->in + (c->end - 1) * n, n * sizeof *v.state);
 }
 
@@ -170,5 +170,6 @@ static void run_heads(void *user, uint32_t begin, uint32_t end, uint32_t thread)
 void forward_wkv(struct forward *f, const struct call *c) {
     const struct plan *p = &f->model->plan;
     struct rwkv v = { f, c, call_state(f, c) + (size_t)p->rwkv.n_shift * p->n_embd };
-    pool_run(f->pool, c->layer->attn.n_head, 1, run_heads, &v);
+    pool_run(f->pool, c->layer->attn.n_head, call_cost(c, (uint64_t)c->layer->attn.k_dim * c->layer->attn.v_dim),
+             run_heads, &v);
 }

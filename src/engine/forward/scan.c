@@ -84,5 +84,5 @@ void forward_scan(struct forward *f, const struct call *c) {
     size_t n_row = (size_t)plan_conv_width(p, c->il);
     struct scan v = { f, c, call_state(f, c) + (c->layer->n_conv - 1) * n_row, weight_floats(c->w->w),
                       weight_floats(f->model->layers[c->il].w[W_SCAN_D].w), n_row, p->scan.kind != SCAN_MAMBA };
-    pool_run(f->pool, p->scan.n_head, p->scan.dim > 1 ? 1 : 32, run_heads, &v);
+    pool_run(f->pool, p->scan.n_head, call_cost(c, (uint64_t)p->scan.dim * p->scan.n_state), run_heads, &v);
 }

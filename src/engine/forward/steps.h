@@ -102,6 +102,9 @@ static inline size_t call_each(const struct call *c) { return c->n / c->b.n; }
 static inline size_t call_begin(const struct call *c) { return c->begin * call_each(c); }
 static inline size_t call_end(const struct call *c) { return c->end * call_each(c); }
 
+/* What the tokens of a call cost a loop that advances a state of n elements by each (pool.h). */
+static inline uint64_t call_cost(const struct call *c, uint64_t n) { return (c->end - c->begin) * n * POOL_ELEMENT; }
+
 /* The state of the layer in the sequence of the piece. */
 static inline float *call_state(const struct forward *f, const struct call *c) {
     return c->piece->sequence->state + f->states[c->il].first;

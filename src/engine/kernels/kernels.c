@@ -328,8 +328,8 @@ void matmul(const struct kernels *k, struct pool *pool, const struct matrix *w, 
     for (uint32_t i = 0; i < n; i++) {
         n_tiles += n_tile(&w[i]);
         if (as_floats(w[i].type) || a->quantized) continue;
-        pool_share(pool, a->n_token, quantize_tokens, &call);
+        pool_run(pool, a->n_token, (uint64_t)a->n * POOL_ELEMENT, quantize_tokens, &call);
         a->quantized = true;
     }
-    pool_share(pool, n_tiles, multiply_tiles, &call);
+    pool_run(pool, n_tiles, (uint64_t)a->n * a->n_token * TILE_ROWS, multiply_tiles, &call);
 }

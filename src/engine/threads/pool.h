@@ -1,6 +1,6 @@
 /* A pool of threads that share a loop.  pool_run(pool, n, ...) computes 0 .. n - 1 in chunks, and each chunk is
- * computed by whichever thread is free first.  What a chunk computes must not depend on the thread or on the other
- * chunks, so that results are the same with any number of threads.
+ * computed by whichever thread is free first, long chunks before short ones.  What a chunk computes must not depend on
+ * the thread or on the other chunks, so that results are the same with any number of threads.
  *
  * The caller's thread is thread 0 and works too.  If no threads can be started, or only one was asked for, the pool is
  * NULL.  Every function accepts NULL: the loop then runs in the caller's thread as a plain call.
@@ -31,15 +31,13 @@ uint32_t pool_size(const struct pool *pool);
  * thread may finish a loop before the others are awake. */
 uint32_t pool_n_taken(const struct pool *pool);
 
-/* Calls work for chunks of grain (> 0) indices that cover 0 .. n - 1 once; the last chunk may be shorter.  Returns when
- * all chunks are done.  The caller and every later pool_run see whatever they wrote.  If n <= grain, it is one plain
- * call. */
-void pool_run(struct pool *pool, uint32_t n, uint32_t grain, pool_work *work, void *user);
-/* The same with four chunks for each thread, so that a thread that starts late does not hold up the others. */
-static inline void pool_share(struct pool *pool, uint32_t n, pool_work *work, void *user) {
-    uint32_t grain = n / (pool_size(pool) * 4);
-    pool_run(pool, n, grain > 0 ? grain : 1, work, user);
-}
+/* Calls work for chunks that cover 0 .. n - 1 once.  Returns when all are done.  The caller and every later pool_run
+ * see whatever they wrote.
+ * cost: of one index, in multiplications of a matrix product, of which a thread does some 30 in a nanosecond, or in
+ * POOL_ELEMENT for each element that it reads, changes and writes otherwise.  Only the speed depends on it: a loop that
+ * is not worth the start of threads is one plain call, and no chunk is shorter than claiming it is worth. */
+void pool_run(struct pool *pool, uint32_t n, uint64_t cost, pool_work *work, void *user);
+enum { POOL_ELEMENT = 32 };
 
 /* The functions below are for WebAssembly with atomics only; elsewhere they do nothing. */
 
