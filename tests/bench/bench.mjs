@@ -30,6 +30,9 @@ const PROFILES = {
     steps: '16', limit: '60', enough: '45', engines: `plumb/chromium/1,${WASM_PEERS},llama.cpp-built/native/1` },
   types: { models: WIDE.map(({ name }) => name).join(), prompts: '32', contexts: '32', repeats: '3', steps: '8',
     limit: '120', enough: '60', engines: `plumb/chromium/1,${WASM_PEERS}` },
+  browsers: { models: 'Q4_0,Q8_0,Q4_K_M', prompts: '128', contexts: '128', repeats: '3', steps: '24', limit: '60',
+    enough: '15', engines: ['chromium', 'firefox', 'webkit'].flatMap(host => ['plumb', 'plumb8', 'llama.cpp-wasm',
+      'llama.cpp-wasm-plain', 'wllama-2'].map(name => `${name}/${host}/1`)).join() },
   hybrids: { models: HYBRIDS.map(({ name }) => name).join(), prompts: '256', contexts: '128', repeats: '3', steps: '16',
     limit: '90', enough: '45',
     engines: `plumb/chromium/1,plumb8/chromium/1,${WASM_PEERS}` },
@@ -38,8 +41,8 @@ const PROFILES = {
     accuracy: true },
 };
 const HELP = `node tests/bench/bench.mjs [options]
-  --quick, --full, --architectures, --types, --hybrids
-                       fewer, more or other models and lengths: see PROFILES in tests/bench/bench.mjs
+  --quick, --full, --architectures, --types, --hybrids, --browsers
+                       fewer, more or other models, lengths and hosts: see PROFILES in tests/bench/bench.mjs
   --embeddings         embeddings per second instead, of --texts 256: see tests/bench/embeddings.mjs
   --models A,B         of ${MODELS.map(({ name }) => name).join(' ')}
   --engines A,B        those whose id contains one of these: ${ENGINES.map(({ id }) => id).join(' ')}
@@ -57,8 +60,8 @@ const HELP = `node tests/bench/bench.mjs [options]
 const flag = { type: 'boolean' }, text = { type: 'string' };
 const { values: given } = parseArgs({
   options: {
-    quick: flag, full: flag, architectures: flag, types: flag, hybrids: flag, models: text, engines: text,
-    prompts: text, contexts: text, steps: text, repeats: text, limit: text, enough: text, accuracy: flag,
+    quick: flag, full: flag, architectures: flag, types: flag, hybrids: flag, browsers: flag, models: text,
+    engines: text, prompts: text, contexts: text, steps: text, repeats: text, limit: text, enough: text, accuracy: flag,
     'no-speed': flag, 'no-load': flag, embeddings: flag, texts: text, 'no-report': flag, out: text, help: flag,
   },
 });

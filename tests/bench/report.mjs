@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { median } from './median.mjs';
 import { plot } from './plot.mjs';
 
-const HOSTS = { chromium: 'Chromium', wasmtime: 'wasmtime', native: 'native' };
+const HOSTS = { chromium: 'Chromium', firefox: 'Firefox', webkit: 'WebKitGTK', wasmtime: 'wasmtime',
+  native: 'native' };
 
 const three = (x) => x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2);
 const MB = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
