@@ -246,7 +246,8 @@ function accuracyTable(accuracy, models) {
 
 function sections(all) {
   const speeds = new Speeds(all);
-  const loads = loadTable(merge(all, 'loads'), speeds.models, speeds.last.versions);
+  const versionsOfLoads = all.findLast(({ loads }) => loads.length > 0)?.versions;
+  const loads = loadTable(merge(all, 'loads'), speeds.models, versionsOfLoads);
   const accuracy = accuracyTable(merge(all, 'accuracy'), speeds.models);
   return [
     ...origins(all),
