@@ -158,7 +158,7 @@ else
 	@python3 models/fetch.py smollm2-135m-instruct-q4_1
 	@python3 models/fetch.py --manifest tests/bench/manifest.json --into build/bench/include --all
 	@$(MAKE) -s -j$$(nproc) build build/bench/plumb build/bench/plumb.wasm build/bench/llama \
-	    $(if $(QUICK),,build/bench/llama-built build/bench/llama.mjs build/bench/llama-mt.mjs)
+	    $(if $(QUICK),,build/bench/llama-built $(llama_modules))
 	@node tests/bench/bench.mjs $(if $(QUICK),--quick) $(if $(FULL),--full) $(BENCH)
 endif
 
@@ -221,10 +221,12 @@ build/bench/llama build/bench/llama-built: tests/bench/llama.c tests/bench/drive
 	@echo "  $@"
 	$Q$(CC) -std=c11 -O2 -Wall -Wextra -D_GNU_SOURCE -isystem build/bench/include -DLLAMA_DIR='"$(folder)"' \
 	    $(filter %.c,$^) $(libraries) -Wl,-rpath,$(folder) -lm -o $@
-$(llama_source)/build/bin/libllama.so:
+$(llama_source)/CMakeLists.txt:
+	@sh tests/bench/fetch-llama.sh $(llama_source)
+$(llama_source)/build/bin/libllama.so: | $(llama_source)/CMakeLists.txt
 	@echo "  $@ (a quarter of an hour)"
 	$Qsh tests/bench/build-llama.sh $(llama_source)
-$(llama_source)/build-server/bin/llama-server:
+$(llama_source)/build-server/bin/llama-server: | $(llama_source)/CMakeLists.txt
 	@echo "  $@ (a quarter of an hour)"
 	$Qsh tests/bench/build-llama.sh $(llama_source) server
 bench-serving: #: Measures plumb serve beside llama-server and node-llama-cpp; SERVING: see tests/bench/serving.mjs.
@@ -234,7 +236,8 @@ bench-serving: #: Measures plumb serve beside llama-server and node-llama-cpp; S
 	@node tests/bench/serving.mjs --llama $(llama_source)/build-server/bin/llama-server --node-llama-cpp $(SERVING)
 
 # The same program as a module, with llama.cpp compiled to WebAssembly.
-build/bench/llama.mjs build/bench/llama-mt.mjs: build/bench/llama%.mjs: tests/bench/llama.c
+llama_modules := build/bench/llama.mjs build/bench/llama-mt.mjs
+$(llama_modules): build/bench/llama%.mjs: tests/bench/llama.c | $(llama_source)/CMakeLists.txt
 	@echo "  $@ (five minutes)"
 	$QEMCC_ENV='$(emcc_env)' sh tests/bench/build-llama-wasm.sh $(llama_source) $(@:.mjs=.js) $(if $*,threads)
 

@@ -146,10 +146,15 @@ export async function openPage() {
 async function openBrowser(host) {
   const { url } = await serving();
   const browser = await launch[host]();
-  await browser.open(new URL('tests/bench/page.html', url).href);
-  await browser.evaluate(async () => {
-    while (!window.bench) await new Promise(resolve => { setTimeout(resolve, 20); });
-  });
+  try {
+    await browser.open(new URL('tests/bench/page.html', url).href);
+    await browser.evaluate(async () => {
+      while (!window.bench) await new Promise(resolve => { setTimeout(resolve, 20); });
+    });
+  } catch (error) {
+    await browser.close();
+    throw error;
+  }
   return {
     call: (method, ...args) => browser.evaluate(({ method, args }) => window.bench[method](...args), { method, args }),
     close: () => browser.close(),
