@@ -67,10 +67,10 @@ static void every_index_once(void) {
                 CHECK(wrong == 0 && c.bad == 0 && short_one == 0, "%u threads, %u indices of %g: %u wrong, a bad chunk "
                       "near %u, one that is shorter than the next near %u", c.n_thread, c.n, (double)costs[g], wrong,
                       c.bad, short_one);
-                /* One thread, one index or little work: one call.  Long work: chunks of one index in the end. */
+                /* One thread, one index or little work: one call.  Long work: several chunks. */
                 bool is_one = c.n_thread == 1 || c.n < 2 || costs[g] == 0;
                 bool is_many = !is_one && costs[g] == LONG;
-                CHECK(is_one ? n_chunk == (c.n > 0) : !is_many || (n_chunk > 1 && c.length[c.n - 1] == 1),
+                CHECK(is_one ? n_chunk == (c.n > 0) : !is_many || n_chunk > 1,
                       "%u threads, %u indices of %g: %u chunks", c.n_thread, c.n, (double)costs[g], n_chunk);
             }
         }

@@ -39,7 +39,7 @@ struct workers {
      * read it. */
     pool_work *work;
     void *user;
-    uint32_t n, least, n_thread;   /* as chunks_of takes them */
+    uint32_t n, grain;
     /* n_thread << 56 | n_chunk << 28 | chunks claimed.  One word says whether a chunk may be claimed and by whom, and
      * the claim changes that word.  So a thread that comes late claims a chunk of the current loop or nothing, and
      * nobody waits for threads that sleep. */
@@ -130,27 +130,8 @@ static void await_change(struct workers *w, _Atomic uint32_t *word, uint32_t val
 /* ---- a loop ------------------------------------------------------------------------------------------------------ */
 
 /* What a loop must cost to be worth the start of threads, and what a chunk must cost for each thread that may claim at
- * the same moment: 5 and 0.1 microseconds.  With these chunks 2 to 16 threads, some of them on slow cores, reach .83 of
- * what the cores could do in tests/bench/schedule.mjs, and .77 with four chunks of the same length for each thread. */
+ * the same moment: 5 and 0.1 microseconds. */
 enum { WORTH = 150000, CLAIM = 3000 };
-
-/* The chunks of a loop over n.  The first n_thread of them share half of the indices, the next ones half of what is
- * left, and so on: a thread that starts late or is slow holds up the others by one of the last chunks, which are short.
- * A chunk has at least `least` indices unless it is the last one.
- * Returns how many there are, and sets *begin to the first index of one of them, or to n if there are not so many. */
-static uint32_t chunks_of(uint32_t n, uint32_t least, uint32_t n_thread, uint32_t chunk, uint32_t *begin) {
-    uint32_t first = 0, n_before = 0, left = n, size;
-    *begin = n;
-    while ((size = left / (2 * n_thread)) > least) {
-        if (chunk >= n_before && chunk - n_before < n_thread) *begin = first + (chunk - n_before) * size;
-        first += n_thread * size;
-        n_before += n_thread;
-        left = n - first;
-    }
-    uint32_t n_last = (left - 1) / least + 1;
-    if (chunk >= n_before && chunk - n_before < n_last) *begin = first + (chunk - n_before) * least;
-    return n_before + n_last;
-}
 
 static bool claim(struct workers *w, uint32_t thread, uint32_t *chunk, uint32_t *n_chunk) {
     uint64_t claims = atomic_load_explicit(&w->claims, memory_order_relaxed);
@@ -168,10 +149,8 @@ static bool claim(struct workers *w, uint32_t thread, uint32_t *chunk, uint32_t 
 static void run_chunks(struct workers *w, uint32_t thread) {
     uint32_t chunk, n_chunk, n_own = 0;
     for (uint32_t loop_n_chunk; claim(w, thread, &chunk, &loop_n_chunk); n_own++) {
-        uint32_t begin, end;
-        chunks_of(w->n, w->least, w->n_thread, chunk, &begin);
-        chunks_of(w->n, w->least, w->n_thread, chunk + 1, &end);
-        w->work(w->user, begin, end, thread);
+        uint32_t begin = chunk * w->grain;
+        w->work(w->user, begin, w->n - begin < w->grain ? w->n : begin + w->grain, thread);
         n_chunk = loop_n_chunk;
     }
     if (n_own == 0) return;
@@ -207,9 +186,11 @@ void pool_run(struct pool *pool, uint32_t n, uint64_t cost, pool_work *work, voi
     w->work = work;
     w->user = user;
     w->n = n;
-    w->least = (uint32_t)(pool->n_thread * CLAIM / (cost > 0 ? cost : 1)) + 1;
-    w->n_thread = pool->n_thread;
-    uint32_t first, n_chunk = chunks_of(n, w->least, w->n_thread, 0, &first);
+    /* Four chunks for each thread, so that one that starts late does not hold up the others. */
+    uint32_t grain = n / (pool->n_thread * 4), least = (uint32_t)(pool->n_thread * CLAIM / (cost > 0 ? cost : 1)) + 1;
+    w->grain = grain > least ? grain : least;
+    if ((n - 1) / w->grain >= CLAIM_MAX) w->grain = (n - 1) / CLAIM_MAX + 1;
+    uint32_t n_chunk = (n - 1) / w->grain + 1;
     atomic_store_explicit(&w->n_done, 0, memory_order_relaxed);
     atomic_store_explicit(&w->claims, (uint64_t)pool->n_thread << 2 * CLAIM_BITS | (uint64_t)n_chunk << CLAIM_BITS,
                           memory_order_release);

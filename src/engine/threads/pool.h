@@ -1,6 +1,6 @@
 /* A pool of threads that share a loop.  pool_run(pool, n, ...) computes 0 .. n - 1 in chunks, and each chunk is
- * computed by whichever thread is free first, long chunks before short ones.  What a chunk computes must not depend on
- * the thread or on the other chunks, so that results are the same with any number of threads.
+ * computed by whichever thread is free first.  What a chunk computes must not depend on the thread or on the other
+ * chunks, so that results are the same with any number of threads.
  *
  * The caller's thread is thread 0 and works too.  If no threads can be started, or only one was asked for, the pool is
  * NULL.  Every function accepts NULL: the loop then runs in the caller's thread as a plain call.
