@@ -8,6 +8,7 @@
  *   part P M   what is left / (P threads), but at least what takes M microseconds for each thread
  */
 import { parseArgs } from 'node:util';
+import { randomOf } from '../random.mjs';
 
 const HELP = `node tests/bench/schedule.mjs [--seeds N]
   --seeds N   starts of the threads that are tried for each cell (200)`;
@@ -49,18 +50,9 @@ const SCHEDULES = [
     ({ name: `part ${part} ${micros}`, take: parts(part, micros) }))),
 ];
 
-/** Numbers from 0 to 1, the same for a seed. */
-function random(seed) {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
-
 /** Microseconds until all n indices are done.  Thread 0 is the caller's, on any of the cores. */
 function simulate({ n, time }, speeds, take, seed) {
-  const next = random(seed);
+  const next = randomOf(seed);
   const first = Math.floor(next() * speeds.length);
   const free = speeds.map((_, i) => i === first ? 0 : next() * SLEEPS < 1 ? TIMES.asleep : TIMES.late * (0.5 + next()));
   let left = n, word = 0, end = 0;   // word: when the next claim may change it
